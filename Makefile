@@ -1,0 +1,30 @@
+# Two commands from a fresh clone: `make demo` and `make test`. Both create .venv and install everything themselves.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test lint types slow clean
+
+demo: $(VENV)/installed
+	$(BIN)/bandana demo
+
+test: $(VENV)/installed
+	$(BIN)/pytest -n auto
+
+slow: $(VENV)/installed
+	$(BIN)/pytest -m slow
+
+lint: $(VENV)/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/installed
+	$(BIN)/mypy
+
+$(VENV)/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist

@@ -1,0 +1,30 @@
+"""Node embeddings from a graph without labels.
+
+Only names live here; each is imported when it is first used, so that ``import bandana`` and ``bandana --help``
+load neither torch nor PyG.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bandana.data.datasets import load
+    from bandana.experiment import Experiment, recipe, run
+    from bandana.graph import Graph
+
+__version__ = "0.1.0"
+__all__ = ["Experiment", "Graph", "load", "recipe", "run"]
+
+_HOME = {
+    "Experiment": "bandana.experiment",
+    "Graph": "bandana.graph",
+    "load": "bandana.data.datasets",
+    "recipe": "bandana.experiment",
+    "run": "bandana.experiment",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'bandana' has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)

@@ -1,0 +1,1 @@
+"""Graphs in: data sets, synthetic graphs, splits."""

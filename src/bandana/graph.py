@@ -1,0 +1,221 @@
+"""`Graph`: the frozen container that every other room receives. Its edges are sorted by receiving node once."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor
+
+from bandana.engine.structure import Structure, build_structure, entry_keys
+from bandana.errors import UserError
+
+SPARSE_BELOW_DENSITY = 0.05
+"""Features with a smaller share of non-zeros are kept sparse. Chosen by timing both forms (benchmarks/epoch.py)."""
+
+
+class SparseFeatures(NamedTuple):
+    """A node-by-feature matrix with most entries zero: its pattern and the stored values."""
+
+    structure: Structure
+    values: Tensor
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.structure.num_rows, self.structure.num_cols
+
+    def to(self, device: torch.device | str) -> "SparseFeatures":
+        return SparseFeatures(self.structure.to(device), self.values.to(device))
+
+    def dense(self) -> Tensor:
+        matrix = self.values.new_zeros(self.shape)
+        matrix[self.structure.row, self.structure.col] = self.values
+        return matrix
+
+
+Features: TypeAlias = Tensor | SparseFeatures
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Graph:
+    """A graph with node features, immutable, with its edges in the order of their receiving node.
+
+    Attributes:
+        structure: Square pattern; entry ``e`` is the edge from ``structure.col[e]`` to ``structure.row[e]``.
+            An undirected edge is two entries. There are no self-loops and no duplicates.
+        x: ``[nodes, features]``, dense or sparse; the identity when the graph came without features.
+        y: ``[nodes]`` class labels, or None. Methods never read it.
+        weight: ``[edges]`` positive edge weights in the structure's order, or None for all ones.
+        directed: Whether edges go one way only.
+        node_ids: The user's own ids, in row order, or None for 0, 1, 2, …
+    """
+
+    structure: Structure
+    x: Features
+    y: Tensor | None = None
+    weight: Tensor | None = None
+    directed: bool = False
+    node_ids: Sequence[Any] | None = None
+
+    @property
+    def num_nodes(self) -> int:
+        return self.structure.num_rows
+
+    @property
+    def num_edges(self) -> int:
+        """Directed entries: an undirected edge counts twice."""
+        return self.structure.num_entries
+
+    @property
+    def num_features(self) -> int:
+        return self.x.shape[1]
+
+    @property
+    def num_classes(self) -> int:
+        return 0 if self.y is None else int(self.y.max()) + 1
+
+    @property
+    def device(self) -> torch.device:
+        return self.structure.col.device
+
+    @property
+    def edge_index(self) -> Tensor:
+        """``[2, edges]`` (sender, receiver), as PyG writes it."""
+        return torch.stack([self.structure.col, self.structure.row])
+
+    @cached_property
+    def edge_keys(self) -> Tensor:
+        """``[edges]`` ascending: one integer per edge that does not depend on where the edge is stored."""
+        return entry_keys(self.structure.row, self.structure.col, self.num_nodes)
+
+    @cached_property
+    def links(self) -> Tensor:
+        """Entry of every link once: all entries of a directed graph, one of each two of an undirected one."""
+        if self.directed:
+            return torch.arange(self.num_edges, device=self.device)
+        return (self.structure.row < self.structure.col).nonzero().squeeze(1)
+
+    def to(self, device: torch.device | str) -> "Graph":
+        def move(value: Tensor | None) -> Tensor | None:
+            return None if value is None else value.to(device)
+
+        return replace(
+            self,
+            structure=self.structure.to(device),
+            x=self.x.to(device),
+            y=move(self.y),
+            weight=move(self.weight),
+        )
+
+    def keep_edges(self, entries: Tensor) -> "Graph":
+        """The same nodes with only some of the edges.
+
+        Args:
+            entries: Positions in the structure. For an undirected graph both directions must be named.
+        """
+        rows, cols = self.structure.row[entries], self.structure.col[entries]
+        structure, order = build_structure(rows, cols, self.num_nodes, self.num_nodes)
+        weight = None if self.weight is None else self.weight[entries][order]
+        return replace(self, structure=structure, weight=weight)
+
+    @classmethod
+    def from_edges(
+        cls,
+        edge_index: Tensor,
+        *,
+        num_nodes: int,
+        x: Features | None = None,
+        y: Tensor | None = None,
+        weight: Tensor | None = None,
+        directed: bool = False,
+        node_ids: Sequence[Any] | None = None,
+    ) -> "Graph":
+        """Build a graph from edges in any order.
+
+        Self-loops are dropped (every encoder adds its own), repeated edges become one with the weights added, and
+        unless `directed` each edge is laid in both directions.
+
+        Args:
+            edge_index: ``[2, edges]`` integer (sender, receiver).
+            num_nodes: Number of nodes, isolated ones included.
+            x: ``[nodes, features]`` dense or sparse features; None gives each node its own indicator.
+            y: ``[nodes]`` integer labels.
+            weight: ``[edges]`` positive weights.
+            directed: Keep directions as they are.
+            node_ids: Names of the nodes, for output.
+
+        Raises:
+            UserError: An endpoint, the features or the weights do not fit the graph.
+        """
+        _check(edge_index, num_nodes, x, y, weight)
+        sender, receiver = edge_index.long()
+        if not directed:
+            sender, receiver = torch.cat([sender, receiver]), torch.cat([receiver, sender])
+            weight = None if weight is None else torch.cat([weight, weight])
+        keep = sender != receiver
+        keys, slot = entry_keys(receiver[keep], sender[keep], num_nodes).unique(return_inverse=True)
+        structure, _ = build_structure(keys // num_nodes, keys % num_nodes, num_nodes, num_nodes)
+        if weight is not None:
+            weight = weight.new_zeros(keys.numel()).index_add_(0, slot, weight[keep])
+        features = identity_features(num_nodes, keys.device) if x is None else compact(x)
+        return cls(structure=structure, x=features, y=y, weight=weight, directed=directed, node_ids=node_ids)
+
+    @classmethod
+    def from_pyg(cls, data: Any, *, directed: bool | None = None) -> "Graph":
+        """Read a ``torch_geometric.data.Data``; `directed` is found out from the edges when not given."""
+        undirected = data.is_undirected() if directed is None else not directed
+        weight = data.get("edge_weight")
+        if weight is not None and undirected:
+            weight = weight / 2  # both directions are present and will be added up
+        labels = data.y.view(-1).long() if data.y is not None else None
+        return cls.from_edges(
+            data.edge_index, num_nodes=data.num_nodes, x=data.x, y=labels, weight=weight, directed=not undirected
+        )
+
+    def to_pyg(self) -> Any:
+        """A ``torch_geometric.data.Data`` with the same content."""
+        from torch_geometric.data import Data
+
+        x = self.x.dense() if isinstance(self.x, SparseFeatures) else self.x
+        return Data(x=x, edge_index=self.edge_index, y=self.y, edge_weight=self.weight)
+
+
+def identity_features(num_nodes: int, device: torch.device | str = "cpu") -> SparseFeatures:
+    """The features of a graph that has none: one indicator per node, so that the first layer learns a vector each."""
+    diagonal = torch.arange(num_nodes, device=device)
+    structure, _ = build_structure(diagonal, diagonal, num_nodes, num_nodes)
+    return SparseFeatures(structure, torch.ones(num_nodes, device=device))
+
+
+def compact(x: Features) -> Features:
+    """Keep mostly empty features sparse, everything else dense, in float32 or the float type they have."""
+    if isinstance(x, SparseFeatures):
+        return x
+    if x.layout != torch.strided:
+        x = x.to_dense()
+    if not x.is_floating_point():
+        x = x.float()
+    entries = x.nonzero()
+    if entries.shape[0] >= SPARSE_BELOW_DENSITY * x.numel():
+        return x.contiguous()
+    row, col = entries.unbind(1)
+    structure, order = build_structure(row, col, *x.shape)
+    return SparseFeatures(structure, x[row, col][order])
+
+
+def _check(edge_index: Tensor, num_nodes: int, x: Features | None, y: Tensor | None, weight: Tensor | None) -> None:
+    if edge_index.dim() != 2 or edge_index.shape[0] != 2 or edge_index.is_floating_point():
+        raise UserError(f"Graph: edge_index must be integers of shape [2, edges], got {tuple(edge_index.shape)}.")
+    num_edges = edge_index.shape[1]
+    if num_edges and not 0 <= int(edge_index.min()) <= int(edge_index.max()) < num_nodes:
+        low, high = int(edge_index.min()), int(edge_index.max())
+        raise UserError(f"Graph: nodes are numbered 0 to {num_nodes - 1}, but edges name {low} to {high}.")
+    if x is not None and x.shape[0] != num_nodes:
+        raise UserError(f"Graph: x has {x.shape[0]} rows for {num_nodes} nodes; give one row per node.")
+    if isinstance(x, Tensor) and x.layout == torch.strided and not x.isfinite().all():
+        raise UserError("Graph: x holds NaN or infinite values; fill or drop them first.")
+    if y is not None and y.shape != (num_nodes,):
+        raise UserError(f"Graph: y has shape {tuple(y.shape)}; give one label per node, [{num_nodes}].")
+    if weight is not None and (weight.shape != (num_edges,) or not bool((weight > 0).all())):
+        raise UserError("Graph: weight must hold one positive number per edge.")

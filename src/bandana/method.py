@@ -1,0 +1,99 @@
+"""The contract between a method and everything around it."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from bandana.graph import Graph
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """Where training stands. All randomness of a step is a function of ``seed`` and ``step`` alone.
+
+    That is why an interrupted run continues bit for bit: no generator state has to be saved.
+    """
+
+    seed: int
+    epoch: int = 0
+    step: int = 0
+    num_epochs: int = 1
+
+    def generator(self, device: torch.device) -> torch.Generator:
+        """A fresh generator for this step."""
+        return torch.Generator(device).manual_seed((self.seed << 32) + self.step)
+
+
+class Batch(NamedTuple):
+    """What one step sees: the training graph, and the links whose loss is taken in this step."""
+
+    graph: Graph
+    links: Tensor
+    """Entries of `Graph.links`; all of them in a full-batch step."""
+
+
+@dataclass(frozen=True, slots=True)
+class GraphSpec:
+    """The shape of the graph a method is built for."""
+
+    num_nodes: int
+    num_features: int
+
+    @classmethod
+    def of(cls, graph: Graph) -> "GraphSpec":
+        return cls(graph.num_nodes, graph.num_features)
+
+
+class Method(nn.Module, ABC):
+    """A way to learn node embeddings. Subclasses implement `loss` and `embed`; every other hook has a default.
+
+    A subclass is built as ``cls(config, spec)``, names its configuration class in `Config`, and touches neither
+    labels nor held-out edges: neither is in the graph it receives.
+    """
+
+    Config: ClassVar[type[Any]]
+    facts: ClassVar["MethodFacts"]
+
+    @abstractmethod
+    def loss(self, batch: Batch, clock: Clock) -> Tensor:
+        """The scalar to descend at this step."""
+
+    @abstractmethod
+    def embed(self, graph: Graph) -> Tensor:
+        """``[nodes, width]`` deterministic embeddings. Called in evaluation mode without gradients."""
+
+    def prepare(self, graph: Graph) -> None:
+        """Take one-off statistics of the training graph before the first step."""
+
+    def turns(self, batch: Batch, clock: Clock) -> Iterator[tuple[str, Tensor]]:
+        """The losses of one step, each with the name of the parameter group it moves, in order."""
+        yield "main", self.loss(batch, clock)
+
+    def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
+        """The parameters that each turn moves."""
+        return {"main": list(self.parameters())}
+
+    def after_step(self, clock: Clock) -> None:
+        """Update what follows the weights, such as a moving average."""
+
+    def score_edges(self, graph: Graph, pairs: Tensor) -> Tensor | None:
+        """``[pairs]`` logits of the method's own link decoder for ``[2, pairs]`` nodes; None if it has none."""
+        return None
+
+    def diagnostics(self) -> dict[str, float]:
+        """Numbers worth recording besides the loss, such as the mask ratio of the last step."""
+        return {}
+
+
+class MethodFacts(NamedTuple):
+    """What ``bandana methods`` tells about a method."""
+
+    family: str
+    year: int
+    paper: str
+    cost: str
+    tasks: tuple[str, ...] = ("node", "link")

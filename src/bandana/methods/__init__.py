@@ -1,0 +1,1 @@
+"""Every method, one file each. Importing this package imports none of them."""

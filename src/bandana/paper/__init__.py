@@ -1,0 +1,1 @@
+"""The paper as data: recipes and published numbers."""
