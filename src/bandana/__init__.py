@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bandana.data.datasets import load
-    from bandana.experiment import Experiment, recipe, run
+    from bandana.experiment import Experiment, run
     from bandana.graph import Graph
+    from bandana.paper.cookbook import recipe
 
 __version__ = "0.1.0"
 __all__ = ["Experiment", "Graph", "load", "recipe", "run"]
@@ -19,7 +20,7 @@ _HOME = {
     "Experiment": "bandana.experiment",
     "Graph": "bandana.graph",
     "load": "bandana.data.datasets",
-    "recipe": "bandana.experiment",
+    "recipe": "bandana.paper.cookbook",
     "run": "bandana.experiment",
 }
 

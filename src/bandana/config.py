@@ -122,7 +122,9 @@ def _fit(value: Any, hint: Any, path: str) -> Any:
             return tuple(_fit(item, choices[0], f"{path}[{i}]") for i, item in enumerate(value))
         if len(value) != len(choices):
             raise UserError(f"{path}: must be a list of {len(choices)} values, got {value!r}.")
-        return tuple(_fit(item, choice, f"{path}[{i}]") for i, (item, choice) in enumerate(zip(value, choices, strict=True)))
+        return tuple(
+            _fit(item, choice, f"{path}[{i}]") for i, (item, choice) in enumerate(zip(value, choices, strict=True))
+        )
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if hint is not Any and (not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool)):
@@ -135,4 +137,6 @@ def _spoken(hint: Any) -> str:
         return " or ".join(_spoken(choice) for choice in get_args(hint))
     if get_origin(hint) is tuple:
         return "a list"
-    return {int: "a whole number", float: "a number", str: "a text", bool: "true or false", type(None): "nothing"}.get(hint, str(hint))
+    return {int: "a whole number", float: "a number", str: "a text", bool: "true or false", type(None): "nothing"}.get(
+        hint, str(hint)
+    )

@@ -25,6 +25,12 @@ class SparseFeatures(NamedTuple):
     def shape(self) -> tuple[int, int]:
         return self.structure.num_rows, self.structure.num_cols
 
+    @property
+    def is_identity(self) -> bool:
+        """Whether this only numbers the nodes: each row has its own column."""
+        rows, columns = self.shape
+        return rows == columns == self.values.numel() and bool((self.structure.row == self.structure.col).all())
+
     def to(self, device: torch.device | str) -> "SparseFeatures":
         return SparseFeatures(self.structure.to(device), self.values.to(device))
 

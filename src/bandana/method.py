@@ -8,6 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from bandana.engine.streams import generator
 from bandana.graph import Graph
 
 
@@ -25,7 +26,7 @@ class Clock:
 
     def generator(self, device: torch.device) -> torch.Generator:
         """A fresh generator for this step."""
-        return torch.Generator(device).manual_seed((self.seed << 32) + self.step)
+        return generator(device, self.seed, self.step)
 
 
 class Batch(NamedTuple):

@@ -17,7 +17,9 @@ def register(name: str) -> Callable[[_M], _M]:
 
     def decorate(cls: _M) -> _M:
         if name in _METHODS and _METHODS[name] is not cls:
-            raise ValueError(f"two methods are registered as {name!r}: {_METHODS[name].__qualname__}, {cls.__qualname__}")
+            raise ValueError(
+                f"two methods are registered as {name!r}: {_METHODS[name].__qualname__}, {cls.__qualname__}"
+            )
         _METHODS[name] = cls
         return cls
 

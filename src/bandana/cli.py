@@ -1,0 +1,86 @@
+"""The verbs of the command line: each parses its options and hands over. No decision is made here.
+
+Everything heavy is imported inside the verbs, so that ``bandana --help`` answers at once.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    help="Node embeddings from a graph without labels.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+DataRoot = Annotated[
+    Path | None, typer.Option("--data-root", envvar="BANDANA_DATA", help="Folder with raw data sets, only read.")
+]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the embeddings and the picture.")] = Path("demo"),
+    device: Device = "auto",
+) -> None:
+    """Learn embeddings of 1,797 handwritten digits, judge them, and draw them. No download, under a minute."""
+    from bandana.demo import run_demo
+
+    run_demo(out, device)
+
+
+@app.command()
+def run(
+    method: Annotated[str, typer.Argument(help="A method (see `bandana methods`), or the config.toml of a run.")],
+    dataset: Annotated[str | None, typer.Argument(help="A data set (see `bandana datasets`).")] = None,
+    task: Annotated[str, typer.Option(help="node: classify nodes. link: predict links.")] = "node",
+    seeds: Annotated[int, typer.Option(min=1, help="Pre-trainings, each with its own split and weights.")] = 1,
+    first_seed: Annotated[int, typer.Option(min=0, help="Number of the first seed.")] = 0,
+    changes: Annotated[
+        list[str] | None, typer.Option("--set", help="Change one option, e.g. --set training.epochs=200. Repeatable.")
+    ] = None,
+    protocol: Annotated[str, typer.Option(help="clean, or paper for the authors' way of scoring.")] = "clean",
+    device: Device = "auto",
+    data_root: DataRoot = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Run folder; by default runs/NAME-HASH.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the record as JSON.")] = False,
+) -> None:
+    """Pre-train a method on a data set and judge its embeddings.
+
+    The same command continues an interrupted run and repeats nothing that is done.
+
+    Example: bandana run bandana cora --task link --seeds 5 --set training.epochs=200
+    """
+    from bandana.terminal import run_and_show
+
+    range_of_seeds = range(first_seed, first_seed + seeds)
+    run_and_show(method, dataset, task, range_of_seeds, changes or [], protocol, device, data_root, out, json)
+
+
+@app.command()
+def methods(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+    """List the methods with family, year, paper, cost and tasks."""
+    from bandana.terminal import show_methods
+
+    show_methods(json)
+
+
+@app.command()
+def datasets(
+    data_root: DataRoot = None, json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
+) -> None:
+    """List the data sets with their statistics, source, and whether they are here."""
+    from bandana.terminal import show_datasets
+
+    show_datasets(data_root, json)
+
+
+@app.command()
+def env(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+    """Show versions and hardware, as a run records them."""
+    from bandana.terminal import show_environment
+
+    show_environment(json)

@@ -1,0 +1,54 @@
+"""Bandwidths: a random share of each node's incoming messages for every edge, drawn anew for each layer and step.
+
+The noise is counter-based: the number an edge draws is a hash of (seed, step, layer, edge key). It does not depend on
+where the edge is stored, how many processes share the work, or what was drawn before.
+"""
+
+import torch
+from torch import Tensor
+
+from bandana.engine.propagate import row_sums
+from bandana.engine.streams import hash_keys
+from bandana.engine.structure import Structure
+
+
+def gaussian_noise(keys: Tensor, *, seed: int, step: int, layer: int) -> Tensor:
+    """``[edges]`` standard normal numbers, one per key, by the Box-Muller transform of one 64-bit hash each."""
+    bits = hash_keys(keys, seed, step, layer)
+    radius = _unit(bits >> 32).log_().mul_(-2).sqrt_()
+    return radius.mul_(_unit(bits).mul_(2 * torch.pi).cos_())
+
+
+def uniform_noise(keys: Tensor, *, seed: int, step: int, layer: int) -> Tensor:
+    """``[edges]`` numbers uniform in (0, 1], one per key."""
+    return _unit(hash_keys(keys, seed, step, layer))
+
+
+def segment_softmax(structure: Structure, logits: Tensor, loop_logits: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Softmax over the entries of each row, optionally with the row's self-loop among them.
+
+    The row maximum is subtracted first, so that any temperature works.
+
+    Args:
+        structure: Pattern whose rows are the groups.
+        logits: ``[entries]``.
+        loop_logits: ``[rows]`` logit of each self-loop; None leaves self-loops out of the softmax.
+
+    Returns:
+        ``[entries]`` shares and ``[rows]`` shares of the self-loops (ones where they are left out).
+    """
+    highest = torch.segment_reduce(logits, "max", offsets=structure.rowptr, unsafe=True)
+    if loop_logits is not None:
+        highest = torch.maximum(highest, loop_logits)
+    shares = (logits - highest[structure.row]).exp_()
+    total = row_sums(structure, shares)
+    if loop_logits is None:
+        return shares.div_(total[structure.row]), torch.ones_like(total)
+    loop = (loop_logits - highest).exp_()
+    total += loop
+    return shares.div_(total[structure.row]), loop.div_(total)
+
+
+def _unit(bits: Tensor) -> Tensor:
+    """The low 32 bits of each word as a number in (0, 1]."""
+    return (bits & 0xFFFFFFFF).to(torch.get_default_dtype()).add_(0.5).mul_(2.0**-32)

@@ -1,0 +1,89 @@
+"""Weighted propagation over a fixed structure: a CSR product whose backward pass is a CSR product too.
+
+Only the values change from layer to layer and step to step, so nothing is ever sorted or scattered here: the gradient
+with respect to the dense operand multiplies by the transpose, whose order was found once by `build_structure`.
+The values get no gradient, because bandwidths are drawn, not learned.
+"""
+
+import warnings
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from bandana.engine.structure import Structure
+
+warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta state")
+
+
+class EdgeWeights(NamedTuple):
+    """What each message is multiplied with: ``values [edges]`` along edges, ``loop [nodes]`` from a node to itself."""
+
+    values: Tensor
+    loop: Tensor
+
+
+def propagate(structure: Structure, values: Tensor, dense: Tensor, loop: Tensor | None = None) -> Tensor:
+    """``A @ dense``, or ``(A + diag(loop)) @ dense``, with gradients for `dense`.
+
+    Args:
+        structure: Pattern of ``A [rows, columns]``.
+        values: ``[entries]`` values of ``A`` in the structure's order.
+        dense: ``[columns, width]``.
+        loop: ``[rows]`` diagonal to add, for a square structure.
+
+    Returns:
+        ``[rows, width]``.
+    """
+    out: Tensor = _Propagate.apply(dense, values, loop, structure)  # type: ignore[no-untyped-call]
+    return out
+
+
+def gcn_weights(structure: Structure, values: Tensor | None = None, loop: Tensor | None = None) -> EdgeWeights:
+    """Symmetric GCN normalisation ``D^-1/2 (A + I) D^-1/2`` with ``D`` the row sums, self-loop included.
+
+    Args:
+        structure: Square pattern.
+        values: ``[edges]`` edge weights; None means ones.
+        loop: ``[nodes]`` self-loop weights; None means ones.
+    """
+    degree = structure.row_sizes.to(torch.get_default_dtype()) if values is None else row_sums(structure, values)
+    loop = torch.ones_like(degree) if loop is None else loop
+    scale = (degree + loop).clamp(min=torch.finfo(degree.dtype).tiny).rsqrt()
+    weights = scale[structure.row] * scale[structure.col]
+    return EdgeWeights(weights if values is None else weights.mul_(values), scale.square().mul_(loop))
+
+
+def row_sums(structure: Structure, values: Tensor) -> Tensor:
+    """``[rows]`` sum of the values in each row; zero for empty rows."""
+    return torch.segment_reduce(values, "sum", offsets=structure.rowptr, unsafe=True, initial=0)
+
+
+class _Propagate(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, dense: Tensor, values: Tensor, loop: Tensor | None, structure: Structure) -> Tensor:
+        ctx.save_for_backward(values, loop)
+        ctx.structure = structure
+        return _add_loop(_spmm(structure.rowptr, structure.col, values, dense), loop, dense)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
+        (grad,) = grads
+        values, loop = ctx.saved_tensors
+        structure: Structure = ctx.structure
+        transposed = values[structure.transposed_entry]
+        out = _spmm(structure.transposed_rowptr, structure.transposed_col, transposed, grad)
+        return _add_loop(out, loop, grad), None, None, None
+
+
+def _spmm(rowptr: Tensor, col: Tensor, values: Tensor, dense: Tensor) -> Tensor:
+    matrix = torch.sparse_csr_tensor(rowptr, col, values, (rowptr.numel() - 1, dense.shape[0]), check_invariants=False)
+    dense = dense.contiguous()
+    if dense.device.type == "cpu":
+        product: Tensor = torch.sparse.mm(matrix, dense, "sum")  # 1.6 times faster than the operator, row by row
+        return product
+    return matrix @ dense
+
+
+def _add_loop(out: Tensor, loop: Tensor | None, dense: Tensor) -> Tensor:
+    return out if loop is None else out.addcmul_(loop.unsqueeze(1), dense)

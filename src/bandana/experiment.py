@@ -1,0 +1,248 @@
+"""An experiment and its run: load, split, build, pre-train, embed, probe, record. The pipeline, and nothing else."""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from bandana.config import patch, to_table
+from bandana.data.datasets import Dataset, load
+from bandana.data.splits import EdgeSplit, split_edges, split_nodes
+from bandana.errors import UserError
+from bandana.evaluation.dot_product_probe import dot_product_probe
+from bandana.evaluation.end_to_end import end_to_end
+from bandana.evaluation.heuristics import heuristic_floors
+from bandana.evaluation.linear_probe import LinearProbeConfig, linear_probe
+from bandana.graph import Graph, SparseFeatures
+from bandana.method import GraphSpec, Method
+from bandana.registry import get_method
+from bandana.reporting.record import Metrics, RunFolder, RunRecord, SeedRecord
+from bandana.training.trainer import TrainingConfig, TrainingState, pretrain
+
+Task = Literal["node", "link"]
+OnEpoch = Callable[[TrainingState], None]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SplitConfig:
+    """What is held out, anew for every seed."""
+
+    valid_edges: float = 0.05
+    test_edges: float = 0.10
+    nodes: tuple[float, float, float] = (0.1, 0.1, 0.8)
+    """Training, validation and test share of the nodes, where the data set has no official split."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Experiment:
+    """Everything that decides a result, except the seed. Written to the run folder, and runnable from there."""
+
+    method: str
+    dataset: str
+    task: Task
+    protocol: Literal["clean", "paper"] = "clean"
+    """`clean`: one epoch of the probe serves all metrics, and raw logits are ranked. `paper`: as the authors' scripts
+    do, each metric has its own epoch and links are ranked after a float32 sigmoid. See docs/protocols.md."""
+    monitor: Literal["dot_product", "decoder", "none"] = "dot_product"
+    """What chooses the weights on validation links: dot products, the method's own decoder, or nothing (the last)."""
+    model: Any
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+    split: SplitConfig = field(default_factory=SplitConfig)
+    probe: LinearProbeConfig = field(default_factory=LinearProbeConfig)
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, Any]) -> "Experiment":
+        """Read the ``config.toml`` of a run folder.
+
+        Raises:
+            UserError: A key is missing, unknown, or has a wrong value.
+        """
+        for key in ("method", "dataset", "task"):
+            if not isinstance(table.get(key), str):
+                raise UserError(f'{key}: a configuration must name it, for example {key} = "…".')
+        model = get_method(table["method"]).Config()
+        return patch(cls(method=table["method"], dataset=table["dataset"], task="node", model=model), table)
+
+
+class SeedResult(NamedTuple):
+    """One pre-training: its record, the trained method and ``embedding [nodes, width]``."""
+
+    record: SeedRecord
+    method: Method
+    embedding: Tensor
+
+
+class Evaluation(NamedTuple):
+    """The graph to embed and the way to score an embedding of it."""
+
+    graph: Graph
+    score: Callable[[Tensor], Metrics]
+
+
+def run(
+    experiment: Experiment,
+    *,
+    seeds: Iterable[int] = (0,),
+    device: str = "auto",
+    data_root: Path | None = None,
+    folder: Path | None = None,
+    on_seed: Callable[[int], OnEpoch] = lambda seed: lambda state: None,
+) -> RunRecord:
+    """Run an experiment for every seed and record it.
+
+    Args:
+        experiment: What to do.
+        seeds: Each one is a new split, a new initialisation and a new pre-training.
+        device: ``auto``, ``cpu`` or ``cuda``.
+        data_root: Where raw data lie, read-only.
+        folder: Run folder. Seeds finished in it are kept, an interrupted one is continued.
+        on_seed: Gives the epoch callback of each seed, for progress bars.
+    """
+    where = resolve_device(device)
+    data = load(experiment.dataset, data_root)
+    target = None if folder is None else RunFolder.open(folder, to_table(experiment))
+    records = []
+    for seed in seeds:
+        done = None if target is None else target.finished(seed)
+        if done is None:
+            checkpoint = None if target is None else target.checkpoint(seed)
+            result = run_seed(experiment, data, seed, where, checkpoint=checkpoint, on_epoch=on_seed(seed))
+            done = result.record
+            if target is not None:
+                target.finish(done, result.method.state_dict())
+        records.append(done)
+    record = RunRecord(experiment=to_table(experiment), seeds=records, device=where.type)
+    if target is not None:
+        target.write(record)
+    return record
+
+
+def run_seed(
+    experiment: Experiment,
+    data: Dataset,
+    seed: int,
+    device: torch.device,
+    *,
+    checkpoint: Path | None = None,
+    on_epoch: OnEpoch = lambda state: None,
+) -> SeedResult:
+    """One seed: split, build, take the floors, pre-train, embed, score.
+
+    Raises:
+        UserError: The data cannot serve the task.
+    """
+    graph = data.graph.to(device)
+    edges = _edge_split(experiment, data, graph, seed)
+    evaluation = _evaluation(experiment, data, graph, edges, seed)
+    method = build(experiment, GraphSpec.of(graph), seed).to(device)
+    floors = _floors(experiment, evaluation, method, edges)
+    monitor = _monitor(experiment, method, edges)
+    state = pretrain(
+        method, edges.train, experiment.training, seed=seed, monitor=monitor, checkpoint=checkpoint, on_epoch=on_epoch
+    )
+    started = time.perf_counter()
+    embedding = embed(method, evaluation.graph)
+    metrics = evaluation.score(embedding)
+    if experiment.task == "link" and (decoder := _decoder(method, edges.test_graph)) is not None:
+        metrics |= {f"decoder_{name}": value for name, value in end_to_end(decoder, edges.test).items()}
+    record = SeedRecord(
+        seed=seed,
+        metrics=metrics,
+        floors=floors,
+        best_epoch=state.progress.best_epoch,
+        epochs=state.epoch,
+        seconds={"pretrain": state.seconds, "evaluate": time.perf_counter() - started},
+        history=state.history,
+        split=asdict(edges.certificate),
+    )
+    return SeedResult(record, method, embedding)
+
+
+def build(experiment: Experiment, spec: GraphSpec, seed: int) -> Method:
+    """A freshly initialised method; the seed decides its weights and nothing else in the process."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return get_method(experiment.method)(experiment.model, spec)
+
+
+@torch.no_grad()
+def embed(method: Method, graph: Graph) -> Tensor:
+    """``[nodes, width]`` embeddings in evaluation mode."""
+    method.eval()
+    return method.embed(graph)
+
+
+def resolve_device(name: str) -> torch.device:
+    """``auto`` takes the GPU when there is one.
+
+    Raises:
+        UserError: CUDA was asked for and is not there.
+    """
+    if name not in ("auto", "cpu", "cuda"):
+        raise UserError(f"--device: {name!r} is not a choice. Choose from: auto, cpu, cuda.")
+    available = torch.cuda.is_available()
+    if name == "cuda" and not available:
+        raise UserError("--device cuda: torch sees no CUDA device here. Use --device cpu, or auto.")
+    return torch.device("cuda" if available and name != "cpu" else "cpu")
+
+
+def _edge_split(experiment: Experiment, data: Dataset, graph: Graph, seed: int) -> EdgeSplit:
+    if data.edge_split is not None:
+        return data.edge_split.to(graph.device)
+    return split_edges(graph, experiment.split.valid_edges, experiment.split.test_edges, seed=seed)
+
+
+def _evaluation(experiment: Experiment, data: Dataset, graph: Graph, edges: EdgeSplit, seed: int) -> Evaluation:
+    """Nodes are classified from the whole graph; links are predicted from the graph that does not hold them."""
+    if experiment.task == "link":
+        return Evaluation(edges.test_graph, lambda z: dot_product_probe(z, edges.test))
+    labels = graph.y
+    if labels is None:
+        raise UserError(f"{data.name}: has no labels, so its nodes cannot be classified. Use --task link.")
+    nodes = data.node_split or split_nodes(labels, experiment.split.nodes, seed=seed)
+    selection: Literal["joint", "separate"] = "joint" if experiment.protocol == "clean" else "separate"
+    probe = replace(experiment.probe, selection=selection)
+    return Evaluation(graph, lambda z: linear_probe(z, labels, nodes, probe, seed))
+
+
+def _floors(experiment: Experiment, evaluation: Evaluation, method: Method, edges: EdgeSplit) -> dict[str, Metrics]:
+    """What any training must beat: the features themselves, the untrained encoder, and counting shared neighbours."""
+    floors: dict[str, Metrics] = {}
+    features = evaluation.graph.x
+    if not (isinstance(features, SparseFeatures) and features.is_identity):
+        dense = features.dense() if isinstance(features, SparseFeatures) else features
+        floors["raw features"] = evaluation.score(dense)
+    floors["untrained encoder"] = evaluation.score(embed(method, evaluation.graph))
+    if experiment.task == "link":
+        floors |= heuristic_floors(edges.test_graph, edges.test)
+    return floors
+
+
+def _monitor(experiment: Experiment, method: Method, edges: EdgeSplit) -> Callable[[], float] | None:
+    """The validation score that chooses the weights; test pairs are out of its reach."""
+    metric = "auc" if experiment.protocol == "clean" else "auc_sigmoid32"
+    decoder = _decoder(method, edges.train)
+    if experiment.monitor == "none":
+        return None
+    if experiment.monitor == "dot_product":
+        return lambda: dot_product_probe(method.embed(edges.train), edges.valid)[metric]
+    if decoder is None:
+        raise UserError(f"monitor: {experiment.method} has no link decoder. Use --set monitor=dot_product.")
+    return lambda: end_to_end(decoder, edges.valid)["auc"]
+
+
+def _decoder(method: Method, graph: Graph) -> Callable[[Tensor], Tensor] | None:
+    """The method's own link decoder over the embeddings of `graph`, if it has one."""
+    if type(method).score_edges is Method.score_edges:
+        return None
+
+    def score(pairs: Tensor) -> Tensor:
+        logits = method.score_edges(graph, pairs)
+        assert logits is not None
+        return logits
+
+    return score

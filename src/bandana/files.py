@@ -1,0 +1,44 @@
+"""Writing files so that a crash leaves either the old content or the new, never half of it."""
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from bandana.errors import UserError
+
+
+def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
+    """Let `write` fill a temporary file beside `path`, then move it into place in one step.
+
+    Raises:
+        UserError: The place cannot be written to.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=path.suffix)
+        os.close(handle)
+        temporary = Path(name)
+        try:
+            write(temporary)
+            with temporary.open("rb+") as written:
+                os.fsync(written.fileno())
+            temporary.chmod(0o666 & ~_umask())
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as problem:
+        raise UserError(
+            f"{path}: cannot be written ({problem.strerror or problem}). Free space or choose another folder."
+        ) from None
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace the content of a text file in one step."""
+    write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
+def _umask() -> int:
+    current = os.umask(0)
+    os.umask(current)
+    return current

@@ -1,0 +1,181 @@
+"""Bandana: learn by predicting how much of each message was let through.
+
+Idea. Instead of deleting edges at random, every edge gets a random *bandwidth*, a share of what its receiving node may
+hear. Each layer of a GCN encoder passes messages through its own bandwidths, and one decoder, shared by the layers,
+predicts them from the layer's output. No edge is ever removed, so messages still reach everywhere.
+
+Equations (numbers of the paper) and where they are:
+    bandwidths, softmax of Gaussian noise over a node's neighbours (5)   parts.masks.draw_masks
+    encoding with bandwidths in place of the adjacency (6), GCN form     parts.encoders.GCNEncoder, engine.gcn_weights
+    cross entropy against bandwidths, and zero for negative pairs (8)    engine.edge_loss, `_weigh`
+    mean of the layers' losses (9)                                       `Bandana.loss`
+
+Paper: Zhao et al., "Masked Graph Autoencoder with Non-discrete Bandwidths", WWW 2024.
+Deviations: docs/deviations.md.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from bandana.engine.negatives import sample_negatives
+from bandana.engine.propagate import EdgeWeights, gcn_weights
+from bandana.graph import Graph
+from bandana.method import Batch, Clock, GraphSpec, Method, MethodFacts
+from bandana.parts.decoders import HadamardMLP
+from bandana.parts.encoders import EncoderConfig, GCNEncoder
+from bandana.parts.masks import MaskConfig, draw_masks, mean_bandwidth
+from bandana.registry import register
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BandanaConfig:
+    """Bandana as the paper describes it, with its ablations as options."""
+
+    encoder: EncoderConfig = field(default_factory=EncoderConfig)
+    decoder_width: int = 64
+    decoder_dropout: float = 0.2
+    mask: MaskConfig = field(default_factory=MaskConfig)
+    predict: Literal["all", "last"] = "all"
+    """Which layers predict their bandwidths."""
+    excluded_layers: tuple[int, ...] = ()
+    """Layers, counted from 1, that never predict."""
+    target: Literal["aligned", "released", "shuffled", "constant"] = "aligned"
+    """What an edge's prediction is held against: its own bandwidth; the one that the authors' released code pairs it
+    with (another edge's, the same one in every step); that of a random other edge; or the mean bandwidth."""
+    negatives_per_edge: float = 1.0
+    """Negative pairs per directed edge of a step."""
+    readout: Literal["concat", "last"] = "concat"
+    """What an embedding is: all layers side by side, or the last one."""
+
+    def __post_init__(self) -> None:
+        if self.decoder_width < 1:
+            raise ValueError(f"decoder_width: must be at least 1, got {self.decoder_width}")
+        if not 0 <= self.decoder_dropout < 1:
+            raise ValueError(f"decoder_dropout: must lie in [0, 1), got {self.decoder_dropout}")
+        if self.negatives_per_edge <= 0:
+            raise ValueError(f"negatives_per_edge: must be positive, got {self.negatives_per_edge}")
+        if not self.predicting_layers:
+            raise ValueError(f"excluded_layers: {list(self.excluded_layers)} leaves no layer that predicts")
+        depth, temperature = self.encoder.num_layers, self.mask.temperature
+        if isinstance(temperature, tuple) and len(temperature) != depth:
+            raise ValueError(f"mask.temperature: give one number or {depth}, one per layer; got {list(temperature)}")
+
+    @property
+    def predicting_layers(self) -> list[int]:
+        depth = self.encoder.num_layers
+        candidates = range(depth) if self.predict == "all" else [depth - 1]
+        return [layer for layer in candidates if layer + 1 not in self.excluded_layers]
+
+
+@register("bandana")
+class Bandana(Method):
+    """Masked graph autoencoder with non-discrete bandwidths."""
+
+    Config = BandanaConfig
+    facts = MethodFacts(
+        family="masked autoencoder",
+        year=2024,
+        paper="Zhao et al., Masked Graph Autoencoder with Non-discrete Bandwidths, WWW 2024",
+        cost="O(layers · (edges · width · decoder width + nodes · width²))",
+    )
+
+    def __init__(self, config: BandanaConfig, spec: GraphSpec) -> None:
+        super().__init__()
+        self.config = config
+        self.encoder = GCNEncoder(config.encoder, spec)
+        self.decoder = HadamardMLP(config.encoder.width, config.decoder_width, config.decoder_dropout)
+        self._passed = torch.tensor(float("nan"))
+        self._released_order: Tensor | None = None
+
+    def prepare(self, graph: Graph) -> None:
+        if self.config.target == "released":
+            self._released_order = _released_order(graph)
+
+    def loss(self, batch: Batch, clock: Clock) -> Tensor:
+        """Predict the bandwidths of the batch's links, layer by layer."""
+        graph, links, config = batch.graph, batch.links, self.config
+        generator = clock.generator(graph.device)
+        masks = draw_masks(config.mask, graph, clock, config.encoder.num_layers)
+        layers = self.encoder(graph.x, graph.structure, [_message_weights(graph, mask) for mask in masks], generator)
+
+        entries_per_link = 1 if graph.directed else 2
+        num_negatives = max(1, round(config.negatives_per_edge * entries_per_link * links.numel()))
+        negatives = sample_negatives(graph.edge_keys, graph.num_nodes, num_negatives, generator)
+        positives = torch.stack([graph.structure.row[links], graph.structure.col[links]])
+        pairs = torch.cat([positives, negatives], dim=1)
+
+        losses = []
+        for layer in config.predicting_layers:
+            targets = self._targets(graph, masks[layer].values, generator)
+            weight = _weigh(graph, links, targets, num_negatives)
+            losses.append(self.decoder.loss(layers[layer], pairs, weight, generator))
+        self._passed = torch.stack([mask.values.mean() for mask in masks]).mean()
+        return torch.stack(losses).mean()
+
+    def embed(self, graph: Graph) -> Tensor:
+        layers = self._encode(graph)
+        return torch.cat(layers, dim=1) if self.config.readout == "concat" else layers[-1]
+
+    def score_edges(self, graph: Graph, pairs: Tensor) -> Tensor:
+        return self.decoder.logits(self._encode(graph)[-1], pairs)
+
+    def diagnostics(self) -> dict[str, float]:
+        return {"mask_ratio": 1 - float(self._passed)}
+
+    def _encode(self, graph: Graph) -> list[Tensor]:
+        plain = gcn_weights(graph.structure, graph.weight)
+        layers: list[Tensor] = self.encoder(graph.x, graph.structure, [plain] * self.config.encoder.num_layers)
+        return layers
+
+    def _targets(self, graph: Graph, bandwidths: Tensor, generator: torch.Generator) -> Tensor:
+        """``[edges]`` what each edge's prediction is held against."""
+        match self.config.target:
+            case "aligned":
+                return bandwidths
+            case "constant":
+                return torch.full_like(bandwidths, mean_bandwidth(graph.structure))
+            case "shuffled":
+                return bandwidths[torch.randperm(graph.num_edges, generator=generator, device=graph.device)]
+            case "released":
+                assert self._released_order is not None, "prepare() comes before the first loss()"
+                return bandwidths[self._released_order]
+
+
+def _message_weights(graph: Graph, mask: EdgeWeights) -> EdgeWeights:
+    """Bandwidths times the graph's own edge weights, normalised as a GCN does."""
+    values = mask.values if graph.weight is None else mask.values * graph.weight
+    return gcn_weights(graph.structure, values, mask.loop)
+
+
+def _weigh(graph: Graph, links: Tensor, targets: Tensor, num_negatives: int) -> Tensor:
+    """Signed weights of the pairs in `edge_loss`: positives by their target, negatives by minus one, each averaged.
+
+    The decoder is symmetric in its two nodes, so the two directions of an undirected link are one pair that carries
+    both targets.
+    """
+    positive = targets[links]
+    num_positives = links.numel()
+    if not graph.directed:
+        positive = positive + targets[graph.structure.transposed_entry[links]]
+        num_positives *= 2
+    negative = positive.new_full((num_negatives,), -1.0 / num_negatives)
+    return torch.cat([positive / max(num_positives, 1), negative])
+
+
+def _released_order(graph: Graph) -> Tensor:
+    """``[edges]`` the edge whose bandwidth the released code takes for each edge.
+
+    There the bandwidths come back sorted by node, while the edges they are compared with stay in the order of the link
+    splitter: a random order of the undirected links, then the same links reversed. Only the pairing matters, so any
+    fixed random order reproduces it.
+    """
+    shuffle = torch.Generator().manual_seed(2022)
+    links = graph.links
+    order = links[torch.randperm(links.numel(), generator=shuffle).to(links.device)]
+    listed = order if graph.directed else torch.cat([order, graph.structure.transposed_entry[order]])
+    partner = torch.empty_like(listed)
+    partner[listed] = torch.arange(graph.num_edges, device=listed.device)
+    return partner

@@ -1,0 +1,86 @@
+"""Masks on edges: how much of each message may pass. All of them keep the same share of the messages on average."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from bandana.engine.bandwidth import gaussian_noise, segment_softmax, uniform_noise
+from bandana.engine.propagate import EdgeWeights
+from bandana.engine.structure import Structure
+from bandana.graph import Graph
+from bandana.method import Clock
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MaskConfig:
+    """The distribution of bandwidths."""
+
+    distribution: Literal["boltzmann_gibbs", "bernoulli", "uniform", "truncated_gaussian", "none"] = "boltzmann_gibbs"
+    temperature: float | tuple[float, ...] = 1.0
+    """Of the Boltzmann-Gibbs distribution; one number, or one per layer."""
+    per_layer: bool = True
+    """Draw a new mask for every layer; false uses one mask for all layers of a step."""
+    self_loop: Literal["outside", "inside"] = "outside"
+    """Whether a node's own message takes part in the softmax (Boltzmann-Gibbs only) or passes with weight 1."""
+
+    def __post_init__(self) -> None:
+        temperatures = self.temperature if isinstance(self.temperature, tuple) else (self.temperature,)
+        if not temperatures or min(temperatures) <= 0:
+            raise ValueError(f"temperature: must be positive, got {self.temperature}")
+        if self.self_loop == "inside" and self.distribution != "boltzmann_gibbs":
+            raise ValueError(f"self_loop: 'inside' needs the boltzmann_gibbs distribution, got {self.distribution!r}")
+
+    def temperature_of(self, layer: int) -> float:
+        return self.temperature[layer] if isinstance(self.temperature, tuple) else self.temperature
+
+
+def draw_masks(config: MaskConfig, graph: Graph, clock: Clock, num_layers: int) -> list[EdgeWeights]:
+    """The masks of one step, one per layer; the same one for all of them unless ``config.per_layer``."""
+    if config.per_layer:
+        return [draw_mask(config, graph, clock, layer) for layer in range(num_layers)]
+    return [draw_mask(config, graph, clock, 0)] * num_layers
+
+
+def draw_mask(config: MaskConfig, graph: Graph, clock: Clock, layer: int) -> EdgeWeights:
+    """Draw the bandwidth of every edge for one layer of one step.
+
+    Every distribution has the mean bandwidth of the Boltzmann-Gibbs one: its shares sum to one over the in-neighbours
+    of each node that has any, so the mean is the number of such nodes over the number of edges.
+
+    Returns:
+        ``values [edges]`` in [0, 1] (up to ``2 · mean`` for the two other continuous ones), and the self-loops.
+    """
+    structure = graph.structure
+    ones = torch.ones(graph.num_nodes, device=graph.device)
+    if config.distribution == "none":
+        return EdgeWeights(torch.ones(graph.num_edges, device=graph.device), ones)
+    if config.distribution == "boltzmann_gibbs":
+        temperature = config.temperature_of(layer)
+        logits = gaussian_noise(graph.edge_keys, seed=clock.seed, step=clock.step, layer=layer).div_(temperature)
+        if config.self_loop == "outside":
+            return EdgeWeights(*segment_softmax(structure, logits))
+        own_keys = torch.arange(graph.num_nodes, device=graph.device) * (graph.num_nodes + 1)
+        own = gaussian_noise(own_keys, seed=clock.seed, step=clock.step, layer=layer).div_(temperature)
+        return EdgeWeights(*segment_softmax(structure, logits, own))
+    mean = mean_bandwidth(structure)
+    draw = uniform_noise(graph.edge_keys, seed=clock.seed, step=clock.step, layer=layer)
+    if config.distribution == "bernoulli":
+        return EdgeWeights((draw <= mean).to(ones.dtype), ones)
+    if config.distribution == "uniform":
+        return EdgeWeights(draw.mul_(2 * mean), ones)
+    return EdgeWeights(_truncated_gaussian(draw, mean), ones)
+
+
+def mean_bandwidth(structure: Structure) -> float:
+    """The mean of Boltzmann-Gibbs bandwidths over all edges: 1 minus the mask ratio."""
+    receivers = int((structure.row_sizes > 0).sum())
+    return receivers / max(structure.num_entries, 1)
+
+
+def _truncated_gaussian(draw: Tensor, mean: float) -> Tensor:
+    """Normal with standard deviation 1 around `mean`, cut to [0, 2·mean], by inversion of its distribution."""
+    half = torch.erf(torch.tensor(mean / 2**0.5, dtype=draw.dtype, device=draw.device)) / 2
+    inside: Tensor = torch.special.ndtri(0.5 + half * (2 * draw - 1)) + mean
+    return inside.clamp_(0, 2 * mean)

@@ -1,0 +1,56 @@
+"""Tables for the terminal, with every figure beside its floors."""
+
+from collections.abc import Mapping, Sequence
+
+from rich.table import Table
+
+from bandana.reporting.record import RunRecord
+
+Summary = Mapping[str, tuple[float, float]]
+
+HEADINGS = {
+    "micro_f1": "micro-F1",
+    "macro_f1": "macro-F1",
+    "auc": "AUC",
+    "ap": "AP",
+    "auc_sigmoid32": "AUC (σ in float32)",
+    "ap_sigmoid32": "AP (σ in float32)",
+    "hits@50": "Hits@50",
+    "mrr": "MRR",
+    "decoder_auc": "AUC (decoder)",
+}
+_COLUMNS = {
+    ("node", "clean"): ("micro_f1", "macro_f1"),
+    ("node", "paper"): ("micro_f1", "macro_f1"),
+    ("link", "clean"): ("auc", "ap", "hits@50", "mrr", "decoder_auc"),
+    ("link", "paper"): ("auc_sigmoid32", "ap_sigmoid32", "auc", "ap"),
+}
+
+
+def percent(value: tuple[float, float] | None) -> str:
+    """``97.24 ± 0.11``; the deviation is left out where there is only one value."""
+    if value is None:
+        return "–"
+    mean, deviation = value
+    return f"{100 * mean:.2f}" if deviation != deviation else f"{100 * mean:.2f} ± {100 * deviation:.2f}"
+
+
+def result_table(record: RunRecord) -> Table:
+    """The method beside its floors, with protocol and number of seeds in the title."""
+    experiment = record.experiment
+    task, protocol, count = experiment["task"], experiment["protocol"], len(record.seeds)
+    kind = "node classification" if task == "node" else "link prediction"
+    seeds = f"{count} pre-training seed{'s' if count > 1 else ''}"
+    table = Table(title=f"{experiment['dataset']}: {kind}, {protocol} protocol, {seeds}, %", title_justify="left")
+    columns = [name for name in _COLUMNS[task, protocol] if name in record.summary]
+    _fill(table, columns, {**record.floors, experiment["method"]: record.summary}, highlight=experiment["method"])
+    return table
+
+
+def _fill(table: Table, columns: Sequence[str], rows: Mapping[str, Summary], highlight: str) -> None:
+    table.add_column("")
+    for name in columns:
+        table.add_column(HEADINGS[name], justify="right")
+    for label, summary in rows.items():
+        cells = [percent(summary.get(name)) for name in columns]
+        table.add_row(label, *cells, style="bold" if label == highlight else "dim")

@@ -1,0 +1,155 @@
+"""What a person sees in the terminal: progress bars, tables, and where things were written."""
+
+import hashlib
+import json as jsonlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from bandana import __version__
+from bandana.config import parse_assignment, read_toml, to_table, to_toml
+from bandana.data.datasets import DATASETS, presence
+from bandana.errors import UserError
+from bandana.experiment import Experiment, OnEpoch, run
+from bandana.paper.cookbook import recipe
+from bandana.registry import all_methods
+from bandana.reporting.record import environment
+from bandana.reporting.tables import result_table
+from bandana.training.trainer import TrainingState
+
+console = Console()
+status = Console(stderr=True)
+
+
+def run_and_show(
+    method: str,
+    dataset: str | None,
+    task: str,
+    seeds: range,
+    assignments: Sequence[str],
+    protocol: str,
+    device: str,
+    data_root: Path | None,
+    out: Path | None,
+    json: bool,
+) -> None:
+    """Run an experiment with a progress bar and show its table, or print its record as JSON."""
+    experiment = _experiment(method, dataset, task, {"protocol": protocol, **dict(map(parse_assignment, assignments))})
+    folder = out or Path("runs") / _run_name(experiment)
+    try:
+        with progress_bars(experiment.training.epochs) as bar:
+            name = f"{experiment.method} on {experiment.dataset}"
+            record = run(
+                experiment,
+                seeds=seeds,
+                device=device,
+                data_root=data_root,
+                folder=folder,
+                on_seed=lambda seed: bar(f"{name}, seed {seed}"),
+            )
+    except KeyboardInterrupt:
+        raise UserError(f"Stopped. Nothing is lost: the same command goes on from {folder}.") from None
+    if json:
+        console.print_json(record.to_json())
+        return
+    console.print(result_table(record))
+    console.print(f"Configuration, figures of every seed and weights: [bold]{folder}[/bold]")
+
+
+def show_methods(json: bool) -> None:
+    """List every method."""
+    facts = {name: method.facts for name, method in all_methods().items()}
+    if json:
+        console.print_json(jsonlib.dumps({name: fact._asdict() for name, fact in facts.items()}))
+        return
+    table = Table("method", "family", "year", "tasks", "cost of an epoch", "paper")
+    for name, fact in facts.items():
+        table.add_row(name, fact.family, str(fact.year), ", ".join(fact.tasks), fact.cost, fact.paper)
+    console.print(table)
+
+
+def show_datasets(data_root: Path | None, json: bool) -> None:
+    """List every data set."""
+    rows = [{**asdict(info), "presence": presence(info, data_root)} for info in DATASETS.values()]
+    if json:
+        console.print_json(jsonlib.dumps(rows))
+        return
+    table = Table("data set", "source", box=SIMPLE)
+    for count in ("nodes", "edges", "features", "classes"):
+        table.add_column(count, justify="right", no_wrap=True)
+    table.add_column("here?")
+    for row in rows:
+        counts = [f"{row[key]:,}" if row[key] else "–" for key in ("nodes", "edges", "features", "classes")]
+        name = f"{row['name']} (directed)" if row["directed"] else row["name"]
+        table.add_row(name, row["source"], *counts, row["presence"])
+    console.print(table)
+    console.print("Edges are directed entries: an undirected edge counts twice.", style="dim")
+
+
+def show_environment(json: bool) -> None:
+    """Show versions and hardware."""
+    facts = environment()
+    if json:
+        console.print_json(jsonlib.dumps(facts))
+        return
+    table = Table(show_header=False)
+    for name, value in facts.items():
+        table.add_row(name, value)
+    console.print(table)
+
+
+@contextmanager
+def progress_bars(epochs: int) -> Iterator[Callable[[str], OnEpoch]]:
+    """Live bars on the terminal's error stream, one for each training that starts."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("epochs  {task.fields[note]}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=status) as progress:
+
+        def start(name: str) -> OnEpoch:
+            bar = progress.add_task(name, total=epochs, note="")
+
+            def update(state: TrainingState) -> None:
+                note = _note(state)
+                progress.update(bar, completed=state.epoch, note=note)
+
+            return update
+
+        yield start
+
+
+def _note(state: TrainingState) -> str:
+    if not state.history:
+        return ""
+    last = state.history[-1]
+    best = f"  best validation {state.progress.best_value:.4f}" if "monitor" in last else ""
+    return f"loss {last['loss']:.4f}{best}"
+
+
+def _experiment(method: str, dataset: str | None, task: str, changes: dict[str, Any]) -> Experiment:
+    if method.endswith(".toml"):
+        if dataset is not None:
+            raise UserError(f"{method}: names its data set already; leave {dataset!r} out.")
+        return Experiment.from_table(read_toml(Path(method)))
+    if dataset is None:
+        raise UserError(f"bandana run {method}: name a data set too, for example: bandana run {method} digits.")
+    return recipe(method, dataset, task, changes)  # type: ignore[arg-type]
+
+
+def _run_name(experiment: Experiment) -> str:
+    """Equal settings of an equal version share a folder, so that the same command continues its run."""
+    content = f"{__version__}\n{to_toml(to_table(experiment))}"
+    digest = hashlib.sha256(content.encode()).hexdigest()[:8]
+    return f"{experiment.method}-{experiment.dataset}-{experiment.task}-{experiment.protocol}-{digest}"

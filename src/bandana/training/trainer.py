@@ -1,0 +1,191 @@
+"""The training loop, in the open: batches, turns, steps, evaluations, checkpoints.
+
+It knows no method, no data set and no metric. What to watch comes in as a function that returns one number.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from bandana.engine.streams import generator
+from bandana.graph import Graph
+from bandana.method import Batch, Clock, Method
+from bandana.training import checkpoint as checkpoints
+from bandana.training.early_stopping import Progress
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrainingConfig:
+    """How long and how fast to learn."""
+
+    epochs: int = 1000
+    lr: float = 1e-3
+    weight_decay: float = 0.0
+    clip_norm: float = 1.0
+    """Largest norm of the gradient; 0 leaves it alone."""
+    edge_batch_size: int = 65_536
+    """Directed edges per step, each step a whole encoder pass; 0 takes all edges in one step per epoch."""
+    evaluate_every: int = 10
+    """Epochs between two looks at the validation set."""
+    patience_evaluations: int = 30
+    """Evaluations without a new best before training ends; 0 always trains to the end."""
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "evaluate_every"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}: must be at least 1, got {getattr(self, name)}")
+        for name in ("weight_decay", "clip_norm", "edge_batch_size", "patience_evaluations"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name}: must not be negative, got {getattr(self, name)}")
+        if self.lr <= 0:
+            raise ValueError(f"lr: must be positive, got {self.lr}")
+
+
+@dataclass(slots=True)
+class TrainingState:
+    """All that changes while training, besides weights and optimisers. Plain values, saved in every checkpoint."""
+
+    epoch: int = 0
+    step: int = 0
+    seconds: float = 0.0
+    progress: Progress = field(default_factory=Progress)
+    history: list[dict[str, float]] = field(default_factory=list)
+
+    @classmethod
+    def from_table(cls, table: dict[str, Any]) -> "TrainingState":
+        return cls(**{**table, "progress": Progress(**table["progress"])})
+
+
+def pretrain(
+    method: Method,
+    graph: Graph,
+    config: TrainingConfig,
+    *,
+    seed: int,
+    monitor: Callable[[], float] | None = None,
+    checkpoint: Path | None = None,
+    on_epoch: Callable[[TrainingState], None] = lambda state: None,
+) -> TrainingState:
+    """Train `method` on `graph` and leave it with the weights that the monitor liked best.
+
+    Args:
+        method: Built for this graph, on the graph's device.
+        graph: Training edges only.
+        config: Schedule.
+        seed: All randomness follows from it and the step number.
+        monitor: Validation score of the current weights, higher is better; None keeps the last weights.
+        checkpoint: File to continue from if it exists, and to save to at every evaluation.
+        on_epoch: Called after every epoch, for progress bars.
+
+    Returns:
+        The final state, with one row of history per evaluation.
+    """
+    optimizers = {
+        name: torch.optim.Adam(group, lr=config.lr, weight_decay=config.weight_decay, fused=True)
+        for name, group in method.parameter_groups().items()
+    }
+    method.prepare(graph)
+    state, best = TrainingState(), _weights(method)
+    if checkpoint is not None and checkpoint.exists():
+        state, best = _resume(checkpoint, method, optimizers)
+
+    started = time.perf_counter() - state.seconds
+    while state.epoch < config.epochs and not _out_of_patience(state.progress, config):
+        method.train()
+        state.epoch += 1
+        loss = torch.zeros((), device=graph.device)
+        for batch in edge_batches(graph, config.edge_batch_size, seed, state.epoch):
+            clock = Clock(seed, state.epoch, state.step, config.epochs)
+            loss += _step(method, optimizers, batch, clock, config.clip_norm)
+            state.step += 1
+        state.seconds = time.perf_counter() - started
+        if state.epoch % config.evaluate_every == 0 or state.epoch == config.epochs:
+            best = _evaluate(method, state, best, float(loss), monitor)
+            if checkpoint is not None:
+                _save(checkpoint, method, optimizers, state, best)
+        on_epoch(state)
+    method.load_state_dict(best)
+    method.eval()
+    return state
+
+
+def edge_batches(graph: Graph, size: int, seed: int, epoch: int) -> Iterator[Batch]:
+    """Cut the graph's links into batches of `size` directed edges, in a new random order every epoch.
+
+    The two directions of an undirected link stay together. One batch that holds everything keeps the graph's order.
+    """
+    links = graph.links
+    per_batch = size if graph.directed else max(size // 2, 1)
+    if size == 0 or per_batch >= links.numel():
+        yield Batch(graph, links)
+        return
+    shuffle = generator(links.device, seed, epoch, links.numel())
+    order = torch.randperm(links.numel(), generator=shuffle, device=links.device)
+    for part in order.split(per_batch):
+        yield Batch(graph, links[part].sort().values)
+
+
+def _step(
+    method: Method, optimizers: dict[str, torch.optim.Adam], batch: Batch, clock: Clock, clip_norm: float
+) -> Tensor:
+    total = torch.zeros((), device=batch.links.device)
+    groups = method.parameter_groups()
+    for name, loss in method.turns(batch, clock):
+        optimizers[name].zero_grad(set_to_none=True)
+        loss.backward()
+        if clip_norm:
+            nn.utils.clip_grad_norm_(groups[name], clip_norm)
+        optimizers[name].step()
+        total += loss.detach()
+    method.after_step(clock)
+    return total
+
+
+def _evaluate(
+    method: Method, state: TrainingState, best: dict[str, Tensor], loss: float, monitor: Callable[[], float] | None
+) -> dict[str, Tensor]:
+    """Record one row of history; return the best weights so far."""
+    row = {"epoch": float(state.epoch), "loss": loss, "seconds": state.seconds, **method.diagnostics()}
+    if monitor is not None:
+        method.eval()
+        with torch.no_grad():
+            row["monitor"] = monitor()
+    state.history.append(row)
+    state.progress = state.progress.after(row.get("monitor", float(state.epoch)), state.epoch)
+    return _weights(method) if state.progress.best_epoch == state.epoch else best
+
+
+def _out_of_patience(progress: Progress, config: TrainingConfig) -> bool:
+    return 0 < config.patience_evaluations <= progress.waited
+
+
+def _weights(method: Method) -> dict[str, Tensor]:
+    return {name: tensor.detach().clone() for name, tensor in method.state_dict().items()}
+
+
+def _save(
+    path: Path,
+    method: Method,
+    optimizers: dict[str, torch.optim.Adam],
+    state: TrainingState,
+    best: dict[str, Tensor],
+) -> None:
+    tensors = {"now": _weights(method), "best": best}
+    tensors |= {f"adam.{name}": checkpoints.optimizer_tensors(optimizer) for name, optimizer in optimizers.items()}
+    checkpoints.save(path, tensors, asdict(state))
+
+
+def _resume(
+    path: Path, method: Method, optimizers: dict[str, torch.optim.Adam]
+) -> tuple[TrainingState, dict[str, Tensor]]:
+    tensors, table = checkpoints.load(path)
+    method.load_state_dict(tensors["now"])
+    for name, optimizer in optimizers.items():
+        checkpoints.restore_optimizer(optimizer, tensors[f"adam.{name}"])
+    device = next(method.parameters()).device
+    return TrainingState.from_table(table), {name: tensor.to(device) for name, tensor in tensors["best"].items()}

@@ -1,0 +1,477 @@
+"""The table against what loads, where files are looked for, and what is said when they are missing or broken."""
+
+import json
+import os
+import pickle
+import threading
+import warnings
+import zipfile
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+
+from bandana.data import datasets, raw_files
+from bandana.data.datasets import DATASETS, Dataset, load, presence
+from bandana.data.prepared import recall
+from bandana.errors import UserError
+from bandana.graph import Graph, SparseFeatures
+
+BUILT_IN = ("swiss_roll", "two_moon", "karate", "digits")
+HOMOPHILY = {
+    "cora": 0.810,
+    "citeseer": 0.736,
+    "pubmed": 0.802,
+    "photo": 0.827,
+    "computers": 0.777,
+    "cs": 0.808,
+    "physics": 0.931,
+}
+PUBLIC_SPLIT = {"cora": (140, 500, 1_000), "citeseer": (120, 500, 1_000), "pubmed": (60, 500, 1_000)}
+
+
+def dense(graph: Graph) -> torch.Tensor:
+    return graph.x.dense() if isinstance(graph.x, SparseFeatures) else graph.x
+
+
+def entries(graph: Graph) -> list[list[int]]:
+    return torch.stack([graph.structure.row, graph.structure.col], dim=1).tolist()
+
+
+def assert_same(first: Graph, second: Graph) -> None:
+    assert torch.equal(first.edge_index, second.edge_index)
+    assert torch.equal(first.structure.transposed_entry, second.structure.transposed_entry)
+    assert type(first.x) is type(second.x)
+    assert torch.equal(dense(first), dense(second))
+    assert torch.equal(first.y, second.y)
+    assert first.directed == second.directed
+
+
+def assert_as_in_the_table(data: Dataset) -> None:
+    info, graph = DATASETS[data.name], data.graph
+    counted = graph.num_nodes, graph.num_edges, graph.num_features, graph.num_classes, graph.directed
+    assert counted == (info.nodes, info.edges, info.features, info.classes, info.directed)
+
+
+def listing(folder: Path) -> dict[str, tuple[int, int]]:
+    return {str(path): (path.stat().st_size, path.stat().st_mtime_ns) for path in folder.rglob("*")}
+
+
+def write_wikics(root: Path) -> Path:
+    content = {
+        "features": [[0.5, -1.0], [2.0, 0.25], [0.0, 3.0]],
+        "labels": [1, 0, 1],
+        "links": [[1, 2], [1, 0], [0, 0]],  # a self-loop and a repetition
+        "train_masks": [[True, False, False]],
+        "val_masks": [[False, True, False]],
+        "stopping_masks": [[False, True, False]],
+        "test_mask": [False, False, True],
+    }
+    path = root / "WikiCS" / "raw" / "data.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content))
+    return root
+
+
+def write_npz(root: Path, density: float) -> Path:
+    rng = np.random.default_rng(0)
+    words = sp.random(30, 40, density, format="csr", random_state=1, data_rvs=lambda size: rng.integers(0, 4, size))
+    links = sp.random(30, 30, 0.1, format="csr", random_state=2) + sp.eye(30)
+    path = root / "CS" / "raw" / "ms_academic_cs.npz"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    arrays = {f"attr_{part}": getattr(words, part) for part in ("data", "indices", "indptr", "shape")}
+    arrays |= {f"adj_{part}": getattr(links.tocsr(), part) for part in ("data", "indices", "indptr", "shape")}
+    names = np.array([{"a": 1}], dtype=object)  # the published files carry such tables, which must stay untouched
+    np.savez_compressed(path, labels=rng.integers(0, 3, 30), attr_names=names, **arrays)
+    return root
+
+
+def write_planetoid(root: Path) -> Path:
+    """700 nodes: 20 to train on, 500 after them to choose by, the last 100 to test on, listed in another order."""
+    rng = np.random.default_rng(0)
+    words = sp.random(700, 50, 0.2, format="csr", random_state=1)
+    classes = np.eye(4)[rng.integers(0, 4, 700)]
+    ring = {node: [(node + 1) % 700, (node - 1) % 700, node] for node in range(700)}
+    parts = {"x": words[:20], "tx": words[600:], "allx": words[:600], "graph": ring}
+    parts |= {"y": classes[:20], "ty": classes[600:], "ally": classes[:600]}
+    folder = root / "Cora" / "raw"
+    folder.mkdir(parents=True)
+    for part, content in parts.items():
+        (folder / f"ind.cora.{part}").write_bytes(pickle.dumps(content))
+    (folder / "ind.cora.test.index").write_text("\n".join(map(str, rng.permutation(np.arange(600, 700)))))
+    return root
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("BANDANA_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("BANDANA_DATA", raising=False)
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Every reading of WikiCS's raw files from now on."""
+    seen: list[Path] = []
+    raw = datasets._RAW_FILES["wikics"]
+
+    def read(folder: Path) -> object:
+        seen.append(folder)
+        return raw.read(folder)
+
+    monkeypatch.setitem(datasets._RAW_FILES, "wikics", replace(raw, read=read))
+    return seen
+
+
+# The table
+
+
+def test_the_table_is_complete_and_every_row_can_be_loaded_somehow() -> None:
+    assert len(DATASETS) == 16
+    assert all(name == info.name for name, info in DATASETS.items())
+    assert set(DATASETS) == set(datasets._BUILT_IN) | set(datasets._RAW_FILES)
+    assert tuple(datasets._BUILT_IN) == BUILT_IN
+    assert json.loads(json.dumps([asdict(info) for info in DATASETS.values()]))[0]["name"] == "swiss_roll"
+    assert [name for name, info in DATASETS.items() if info.directed] == ["wikics"]
+    assert [name for name, info in DATASETS.items() if info.test_sees_validation] == ["ogbl-collab"]
+
+
+def test_downloads_are_encrypted() -> None:
+    assert all(raw.url.startswith("https://") for raw in datasets._RAW_FILES.values())
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_built_in_sets_load_quietly_as_the_table_says(name: str, capfd: pytest.CaptureFixture[str]) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        data = load(name)
+    assert_as_in_the_table(data)
+    assert data.node_split is data.edge_split is None
+    assert (caught, *capfd.readouterr()) == ([], "", "")
+    assert presence(DATASETS[name]) == "built in"
+
+
+@pytest.mark.parametrize(("wrong", "right"), [("corra", "cora"), ("Cora", "cora"), ("ogbn-arixv", "ogbn-arxiv")])
+def test_a_misspelt_name_is_answered_with_the_right_one(wrong: str, right: str) -> None:
+    with pytest.raises(UserError, match=f"There is no data set '{wrong}'. Did you mean '{right}'?"):
+        load(wrong)
+
+
+# Reading
+
+
+def test_wikics_keeps_directions_and_has_no_split(tmp_path: Path) -> None:
+    root = write_wikics(tmp_path / "root")
+    for _ in ("from the files", "from the copy"):
+        data = load("wikics", root)
+        # (receiver, sender), ascending
+        assert entries(data.graph) == [[0, 1], [0, 2], [1, 0], [2, 0]]
+        assert data.graph.directed
+        assert dense(data.graph).tolist() == [[0.5, -1.0], [2.0, 0.25], [0.0, 3.0]]
+        assert data.graph.y.tolist() == [1, 0, 1]
+        assert data.node_split is None
+
+
+@pytest.mark.parametrize(("density", "form"), [(0.04, SparseFeatures), (0.3, torch.Tensor)])
+def test_npz_files_give_what_pyg_makes_of_them(tmp_path: Path, density: float, form: type) -> None:
+    from torch_geometric.io import read_npz
+
+    root = write_npz(tmp_path / "root", density)
+    graph = load("cs", root).graph
+    reference = read_npz(str(root / "CS" / "raw" / "ms_academic_cs.npz"))
+    assert isinstance(graph.x, form)
+    assert torch.equal(dense(graph), reference.x)
+    assert torch.equal(graph.y, reference.y)
+    assert entries(graph) == sorted(reference.edge_index.flip(0).t().tolist())
+
+
+def test_planetoid_files_are_put_together_with_their_public_split(tmp_path: Path) -> None:
+    root = write_planetoid(tmp_path / "root")
+    data = load("cora", root)
+    parts = {path.name[9:]: path for path in (root / "Cora" / "raw").iterdir()}
+    order = np.loadtxt(parts["test.index"], dtype=int)
+    features = np.zeros((700, 50))
+    features[:600] = pickle.loads(parts["allx"].read_bytes()).toarray()
+    features[order] = pickle.loads(parts["tx"].read_bytes()).toarray()
+    assert torch.equal(dense(data.graph), torch.from_numpy(features).float())
+    assert entries(data.graph) == sorted([node, (node + step) % 700] for node in range(700) for step in (1, -1))
+    split = data.node_split
+    assert split.train.tolist() == list(range(20))
+    assert split.valid.tolist() == list(range(20, 520))
+    assert split.test.tolist() == list(range(600, 700))
+
+
+# Where files are looked for
+
+
+def test_a_data_root_is_only_read(tmp_path: Path) -> None:
+    root = write_npz(write_wikics(write_planetoid(tmp_path / "root")), 0.04)
+    before = listing(root)
+    for name in ("cora", "cs", "wikics"):
+        load(name, root)
+        load(name, root)
+    assert listing(root) == before
+
+
+def test_the_argument_goes_before_the_environment_and_both_before_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_cache: Path
+) -> None:
+    info = DATASETS["wikics"]
+    assert presence(info) == "not here"
+    write_wikics(own_cache / "raw")
+    assert presence(info) == "cached"
+    monkeypatch.setenv("BANDANA_DATA", str(write_wikics(tmp_path / "environment")))
+    assert presence(info) == f"found in {tmp_path / 'environment'}"
+    assert presence(info, write_wikics(tmp_path / "argument")) == f"found in {tmp_path / 'argument'}"
+    (tmp_path / "empty").mkdir()
+    assert presence(info, tmp_path / "empty") == "cached"
+    assert load("wikics", str(tmp_path / "empty")).graph.num_nodes == 3
+
+
+def test_a_data_root_that_is_no_folder_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="nowhere: there is no such folder"):
+        load("cora", tmp_path / "nowhere")
+    assert load("karate", tmp_path / "nowhere").graph.num_nodes == 34
+
+
+@pytest.mark.parametrize(
+    ("platform", "variable", "value", "expected"),
+    [
+        ("linux", "XDG_CACHE_HOME", "/x/cache", "/x/cache/bandana"),
+        ("darwin", "HOME", "/home/me", "/home/me/Library/Caches/bandana"),
+        ("win32", "LOCALAPPDATA", "/x/local", "/x/local/bandana"),
+    ],
+)
+def test_the_cache_is_where_the_system_keeps_such_things(
+    monkeypatch: pytest.MonkeyPatch, platform: str, variable: str, value: str, expected: str
+) -> None:
+    monkeypatch.delenv("BANDANA_CACHE")
+    monkeypatch.setattr(raw_files.sys, "platform", platform)
+    monkeypatch.setenv(variable, value)
+    assert raw_files.cache_folder() == Path(expected)
+
+
+# The prepared copy
+
+
+def test_the_second_time_the_files_are_not_read_again(tmp_path: Path, reads: list[Path]) -> None:
+    root = write_wikics(tmp_path / "root")
+    first, second = load("wikics", root), load("wikics", root)
+    assert len(reads) == 1
+    assert_same(first.graph, second.graph)
+
+
+def test_a_changed_file_is_read_again(tmp_path: Path, reads: list[Path]) -> None:
+    root = write_wikics(tmp_path / "root")
+    load("wikics", root)
+    path = root / "WikiCS" / "raw" / "data.json"
+    path.write_text(path.read_text().replace('"labels": [1, 0, 1]', '"labels": [0, 0, 1]'))
+    os.utime(path, ns=(1, 1))
+    assert load("wikics", root).graph.y.tolist() == [0, 0, 1]
+    assert len(reads) == 2
+
+
+def test_two_roots_do_not_share_a_copy(tmp_path: Path, reads: list[Path]) -> None:
+    for name in ("one", "two", "one", "two"):
+        load("wikics", write_wikics(tmp_path / name) if not (tmp_path / name).exists() else tmp_path / name)
+    assert len(reads) == 2
+
+
+@pytest.mark.parametrize("damage", [b"", b"garbage" * 100, None])
+def test_a_broken_copy_is_made_again(tmp_path: Path, own_cache: Path, reads: list[Path], damage: bytes | None) -> None:
+    root = write_wikics(tmp_path / "root")
+    first = load("wikics", root)
+    (copy,) = (own_cache / "prepared").iterdir()
+    copy.write_bytes(copy.read_bytes()[:-20] if damage is None else damage)
+    assert_same(first.graph, load("wikics", root).graph)
+    load("wikics", root)
+    assert len(reads) == 2
+
+
+def test_a_cache_that_cannot_be_written_is_done_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("BANDANA_CACHE", str(tmp_path / "file" / "cache"))
+    assert load("wikics", write_wikics(tmp_path / "root")).graph.num_nodes == 3
+
+
+def test_a_copy_lies_in_memory_as_freshly_made_tensors_do(tmp_path: Path, own_cache: Path) -> None:
+    load("wikics", write_wikics(tmp_path / "root"))
+    (copy,) = (own_cache / "prepared").iterdir()
+    with raw_files.reading(copy):
+        graph = recall(copy, raw_files.fingerprint(datasets._RAW_FILES["wikics"], tmp_path / "root")).graph
+    assert graph.x.data_ptr() % 64 == torch.empty(100).data_ptr() % 64 == 0
+
+
+# Broken files
+
+
+@pytest.mark.parametrize(
+    ("name", "write", "file"),
+    [
+        ("wikics", write_wikics, "WikiCS/raw/data.json"),
+        ("cs", partial(write_npz, density=0.1), "CS/raw/ms_academic_cs.npz"),
+        ("cora", write_planetoid, "Cora/raw/ind.cora.allx"),
+        ("cora", write_planetoid, "Cora/raw/ind.cora.test.index"),
+    ],
+)
+@pytest.mark.parametrize("keep", [0, 0.5])
+def test_a_cut_file_is_one_sentence_to_the_user(tmp_path: Path, name: str, write, file: str, keep: float) -> None:
+    root = write(tmp_path / "root")
+    content = (root / file).read_bytes()
+    (root / file).write_bytes(content[: int(keep * len(content))])
+    with pytest.raises(UserError) as caught:
+        load(name, root)
+    assert str(root / file.split("/")[0]) in str(caught.value)
+    assert "fetch it again" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+# Downloads
+
+
+class Server(SimpleHTTPRequestHandler):
+    def log_message(self, *message: object) -> None:
+        pass
+
+    def send_header(self, keyword: str, value: str) -> None:
+        lies = "cut" in self.path and keyword == "Content-Length"
+        super().send_header(keyword, str(int(value) + 1) if lies else value)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[tuple[Path, str]]:
+    """A folder and the address it is served at."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Server, directory=str(folder)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield folder, f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    server.server_close()
+
+
+def serve_from(monkeypatch: pytest.MonkeyPatch, name: str, url: str) -> None:
+    monkeypatch.setitem(datasets._RAW_FILES, name, replace(datasets._RAW_FILES[name], url=url))
+
+
+def test_missing_files_are_downloaded_into_the_cache(
+    site: tuple[Path, str], monkeypatch: pytest.MonkeyPatch, own_cache: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder, url = site
+    write_planetoid(folder)
+    serve_from(monkeypatch, "cora", f"{url}/Cora/raw")
+    assert load("cora").graph.num_nodes == 700
+    assert presence(DATASETS["cora"]) == "cached"
+    serve_from(monkeypatch, "cora", f"{url}/gone")
+    assert load("cora").graph.num_nodes == 700
+    assert sorted(path.name for path in (own_cache / "raw").iterdir()) == ["Cora"]
+    assert capfd.readouterr() == ("", "")
+
+
+def pack(folder: Path, extra: dict[str, str]) -> None:
+    write_wikics(folder)
+    with zipfile.ZipFile(folder / "things.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.write(folder / "WikiCS" / "raw" / "data.json", "things/raw/data.json")
+        for name, text in extra.items():
+            archive.writestr(name, text)
+
+
+def test_of_an_archive_only_the_known_files_are_unpacked(
+    site: tuple[Path, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, own_cache: Path
+) -> None:
+    folder, url = site
+    pack(folder, {"../../escaped.txt": "a", "/escaped.txt": "b", "things/raw/other.txt": "c"})
+    serve_from(monkeypatch, "wikics", f"{url}/things.zip")
+    assert load("wikics").graph.num_nodes == 3
+    assert [path for path in (own_cache / "raw").rglob("*") if path.is_file()] == [
+        own_cache / "raw" / "WikiCS" / "raw" / "data.json"
+    ]
+    assert not list(tmp_path.rglob("escaped.txt"))
+
+
+@pytest.mark.parametrize("address", ["nothing-here.zip", "nothing-here", "broken.zip", "cut/WikiCS/raw", "other.zip"])
+def test_a_failed_download_says_what_where_and_what_to_do(
+    site: tuple[Path, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, own_cache: Path, address: str
+) -> None:
+    folder, url = site
+    (folder / "broken.zip").write_bytes(b"PK no archive")
+    write_wikics(folder / "cut")
+    with zipfile.ZipFile(folder / "other.zip", "w") as archive:
+        archive.writestr("other/raw/something-else.json", "{}")
+    root = tmp_path / "root"
+    root.mkdir()
+    serve_from(monkeypatch, "wikics", f"{url}/{address}")
+    with pytest.raises(UserError) as caught:
+        load("wikics", root)
+    sentence = str(caught.value)
+    assert sentence.startswith(f"wikics: raw/data.json is not in {root / 'WikiCS'} nor {own_cache / 'raw' / 'WikiCS'}")
+    assert f"{url}/{address} cannot be downloaded" in sentence
+    assert sentence.endswith("BANDANA_DATA to the folder that then holds WikiCS/raw/data.json.")
+    assert "\n" not in sentence
+    assert presence(DATASETS["wikics"], root) == "not here"
+
+
+def test_an_absurdly_large_file_is_not_unpacked(
+    site: tuple[Path, str], monkeypatch: pytest.MonkeyPatch, own_cache: Path
+) -> None:
+    folder, url = site
+    pack(folder, {})
+    with zipfile.ZipFile(folder / "things.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("things/raw/data.json", "0" * 3_000_000)
+    serve_from(monkeypatch, "wikics", f"{url}/things.zip")
+    monkeypatch.setattr(raw_files, "LARGEST_FILE", 1_000_000)
+    with pytest.raises(UserError, match="larger than 1000000 bytes"):
+        load("wikics")
+    assert not [path for path in own_cache.rglob("*") if path.is_file()]
+
+
+def test_without_a_network_the_user_is_told_which_files_to_get(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unplugged(*_: object, **__: object) -> None:
+        raise OSError("the network is unreachable")
+
+    monkeypatch.setattr(raw_files, "urlopen", unplugged)
+    for name in datasets._RAW_FILES:
+        with pytest.raises(
+            UserError, match=rf"^{name}: \S+ (is|and \d more files are) not in .*unreachable.*BANDANA_DATA"
+        ):
+            load(name)
+
+
+# The real sets
+
+
+@pytest.fixture(scope="module")
+def real_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("real")
+
+
+REAL_ROOT = os.environ.get("BANDANA_DATA")
+
+
+@pytest.mark.real_data
+@pytest.mark.skipif(not REAL_ROOT, reason="BANDANA_DATA does not point at the raw data sets")
+@pytest.mark.parametrize("name", HOMOPHILY)
+def test_real_sets_are_what_the_table_says(
+    name: str, real_cache: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("BANDANA_CACHE", str(real_cache))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        data = load(name, REAL_ROOT)
+        again = load(name, REAL_ROOT)
+    assert (caught, *capfd.readouterr()) == ([], "", "")
+    assert_as_in_the_table(data)
+    assert_same(data.graph, again.graph)
+    sender, receiver = data.graph.edge_index
+    homophily = (data.graph.y[sender] == data.graph.y[receiver]).double().mean()
+    assert round(float(homophily), 3) == HOMOPHILY[name]
+    split = data.node_split
+    sizes = None if split is None else tuple(part.numel() for part in (split.train, split.valid, split.test))
+    assert sizes == PUBLIC_SPLIT.get(name)
+    assert data.edge_split is None

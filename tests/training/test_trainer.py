@@ -1,0 +1,168 @@
+"""The loop: batches cover everything once, evaluation keeps the best, and nothing depends on interruptions."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from bandana.graph import Graph
+from bandana.method import GraphSpec
+from bandana.methods.bandana import Bandana, BandanaConfig
+from bandana.parts.encoders import EncoderConfig
+from bandana.training import checkpoint as checkpoints
+from bandana.training.early_stopping import Progress
+from bandana.training.trainer import TrainingConfig, edge_batches, pretrain
+
+CONFIG = BandanaConfig(encoder=EncoderConfig(num_layers=2, width=8, dropout=0.3), decoder_width=4)
+SCHEDULE = TrainingConfig(epochs=12, lr=0.01, evaluate_every=2, patience_evaluations=0, edge_batch_size=40)
+
+
+def toy_graph(directed: bool = False) -> Graph:
+    random = torch.Generator().manual_seed(7)
+    edges = torch.randint(30, (2, 90), generator=random)
+    return Graph.from_edges(edges, num_nodes=30, x=torch.randn(30, 5, generator=random), directed=directed)
+
+
+def fresh(graph: Graph) -> Bandana:
+    torch.manual_seed(3)
+    return Bandana(CONFIG, GraphSpec.of(graph))
+
+
+def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize("size", [0, 1, 40, 10_000])
+def test_batches_hold_every_link_once(directed: bool, size: int) -> None:
+    graph = toy_graph(directed)
+    batches = list(edge_batches(graph, size, seed=0, epoch=1))
+    assert torch.equal(torch.cat([batch.links for batch in batches]).sort().values, graph.links)
+    limit = graph.num_edges if size == 0 else max(size, 2 - directed)
+    assert max(batch.links.numel() * (2 - directed) for batch in batches) <= limit
+
+
+def test_batches_are_shuffled_anew_every_epoch_and_by_seed() -> None:
+    graph = toy_graph()
+    first, again, later, other = (
+        torch.cat([batch.links for batch in edge_batches(graph, 40, seed, epoch)])
+        for seed, epoch in ((0, 1), (0, 1), (0, 2), (1, 1))
+    )
+    assert torch.equal(first, again)
+    assert not torch.equal(first, later)
+    assert not torch.equal(first, other)
+
+
+def test_the_same_seed_gives_the_same_weights_to_the_last_bit() -> None:
+    graph = toy_graph()
+    runs = []
+    for seed in (0, 0, 1):
+        method = fresh(graph)
+        pretrain(method, graph, SCHEDULE, seed=seed)
+        runs.append(method.state_dict())
+    assert same(runs[0], runs[1])
+    assert not same(runs[0], runs[2])
+
+
+@pytest.mark.parametrize("stop_after", [1, 2, 5, 11])
+def test_an_interrupted_run_ends_with_the_bits_of_an_uninterrupted_one(tmp_path, stop_after: int) -> None:
+    graph, path = toy_graph(), tmp_path / "checkpoint.safetensors"
+
+    def watched(method: Bandana):
+        return lambda: -float(method.embed(graph).square().mean())
+
+    whole = fresh(graph)
+    expected = pretrain(whole, graph, SCHEDULE, seed=0, monitor=watched(whole))
+
+    class KilledError(Exception):
+        pass
+
+    def kill(state) -> None:
+        if state.epoch == stop_after:
+            raise KilledError
+
+    broken = fresh(graph)
+    with pytest.raises(KilledError):
+        pretrain(broken, graph, SCHEDULE, seed=0, monitor=watched(broken), checkpoint=path, on_epoch=kill)
+    resumed = fresh(graph)
+    torch.manual_seed(99)  # what happened elsewhere in the process must not matter
+    state = pretrain(resumed, graph, SCHEDULE, seed=0, monitor=watched(resumed), checkpoint=path)
+    assert same(whole.state_dict(), resumed.state_dict())
+    timeless = [[{**row, "seconds": 0} for row in each.history] for each in (expected, state)]
+    assert timeless[0] == timeless[1]
+    assert state.progress == expected.progress
+
+
+def test_the_best_weights_are_kept_and_the_latest_of_equals() -> None:
+    graph, method = toy_graph(), fresh(toy_graph())
+    values, seen = iter([0.1, 0.9, 0.9, 0.2, 0.3, 0.4]), []
+
+    def monitor() -> float:
+        seen.append({name: tensor.clone() for name, tensor in method.state_dict().items()})
+        return next(values)
+
+    state = pretrain(method, graph, SCHEDULE, seed=0, monitor=monitor)
+    assert (state.progress.best_epoch, state.progress.best_value) == (6, 0.9)
+    assert same(method.state_dict(), seen[2])
+    assert not same(method.state_dict(), seen[1])
+
+
+def test_patience_counts_evaluations_not_epochs() -> None:
+    graph, method = toy_graph(), fresh(toy_graph())
+    values = iter([0.5, 0.4, 0.3, 0.2, 0.1, 0.0])
+    state = pretrain(method, graph, replace(SCHEDULE, patience_evaluations=3), seed=0, monitor=lambda: next(values))
+    assert state.epoch == 2 * (1 + 3)
+
+
+def test_without_a_monitor_the_last_weights_stay() -> None:
+    graph, method = toy_graph(), fresh(toy_graph())
+    last = {}
+    pretrain(method, graph, SCHEDULE, seed=0, on_epoch=lambda state: last.update(method.state_dict()))
+    assert same(method.state_dict(), last)
+
+
+def test_gradients_are_clipped_to_the_norm() -> None:
+    graph = toy_graph()
+    norms = []
+    for limit in (0.0, 1e-3):
+        method = fresh(graph)
+        step = torch.optim.Adam.step
+
+        def spy(self, *args, method=method, step=step, **kwargs):
+            norms.append(float(torch.stack([p.grad.norm() for p in method.parameters()]).norm()))
+            return step(self, *args, **kwargs)
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(torch.optim.Adam, "step", spy)
+            pretrain(method, graph, replace(SCHEDULE, epochs=1, edge_batch_size=0, clip_norm=limit), seed=0)
+    assert norms[0] > 2e-3
+    assert norms[1] == pytest.approx(1e-3, rel=1e-3)
+
+
+def test_progress_keeps_the_later_of_two_equal_epochs() -> None:
+    progress = Progress().after(0.5, 10).after(0.4, 20)
+    assert progress == Progress(0.5, 10, 1)
+    assert progress.after(0.5, 30) == Progress(0.5, 30, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("epochs", 0), ("lr", 0.0), ("clip_norm", -1.0), ("evaluate_every", 0), ("edge_batch_size", -1)]
+)
+def test_impossible_schedules_are_refused(name: str, value: float) -> None:
+    with pytest.raises(ValueError, match=name):
+        TrainingConfig(**{name: value})
+
+
+def test_optimizer_state_survives_a_checkpoint(tmp_path) -> None:
+    weights = [torch.nn.Parameter(torch.ones(3)), torch.nn.Parameter(torch.ones(2, 2))]
+    optimizer = torch.optim.Adam(weights, fused=True)
+    sum(weight.square().sum() for weight in weights).backward()
+    optimizer.step()
+    path = tmp_path / "state.safetensors"
+    checkpoints.save(path, {"adam": checkpoints.optimizer_tensors(optimizer)}, {"epoch": 1})
+    tensors, state = checkpoints.load(path)
+    other = torch.optim.Adam(weights, fused=True)
+    checkpoints.restore_optimizer(other, tensors["adam"])
+    before, after = optimizer.state_dict()["state"], other.state_dict()["state"]
+    assert state == {"epoch": 1}
+    assert all(torch.equal(before[i][key], after[i][key]) for i in before for key in before[i])
