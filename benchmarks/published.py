@@ -14,13 +14,12 @@ import os
 import time
 from collections import defaultdict
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import replace
 from importlib.resources import files
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import fmean, stdev
 
-DATASETS = ("physics", "computers", "photo", "cs", "pubmed", "citeseer", "cora")
+DATASETS = ("computers", "photo", "cs", "pubmed", "citeseer", "cora", "physics")
 METRICS = {"node": ("micro_f1", "macro_f1"), "link": ("auc", "ap", "auc_sigmoid32", "ap_sigmoid32", "tied_share")}
 FIELDS = [
     *("method", "dataset", "task", "protocol", "seed", "micro_f1", "macro_f1", "auc", "ap", "auc_sigmoid32"),
@@ -62,7 +61,7 @@ def train(dataset: str, task: str, protocol: str, seed: int, root: str, changes:
     if task == "node":
         labels = data.graph.y.to(device)
         nodes = data.node_split or split_nodes(labels, experiment.split.nodes, seed=seed)
-        again = linear_probe(result.embedding, labels, nodes, replace(experiment.probe, selection="separate"), seed)
+        again = linear_probe(result.embedding, labels, nodes, experiment.probe, seed, "separate")
         rows.append({**row, **again, "protocol": "paper"})
     return rows
 

@@ -98,7 +98,9 @@ def test_reference_has_the_loss_and_the_gradients_of_bandana(
     receiver = graph.edge_index[1]
     masks = [
         reference.softmax_at_receiver(
-            gaussian_noise(graph.edge_keys, seed=clock.seed, step=clock.step, layer=layer) / temperature, receiver, NODES
+            gaussian_noise(graph.edge_keys, seed=clock.seed, step=clock.step, layer=layer) / temperature,
+            receiver,
+            NODES,
         )
         for layer in range(config.encoder.num_layers)
     ]

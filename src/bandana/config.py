@@ -4,9 +4,11 @@ Loading always means patching a default *instance*, never building a class from 
 defaults for a shared part survive. Unknown keys and wrong types are refused.
 """
 
+import json
 import tomllib
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
+from itertools import accumulate
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -51,12 +53,18 @@ def to_table(config: Any) -> dict[str, Any]:
 
 
 def nest(dotted: Mapping[str, Any]) -> dict[str, Any]:
-    """Turn ``{"a.b": 1}`` into ``{"a": {"b": 1}}``."""
+    """Turn ``{"a.b": 1}`` into ``{"a": {"b": 1}}``.
+
+    Raises:
+        UserError: A name is given a value and is also part of a longer name.
+    """
     table: dict[str, Any] = {}
     for path, value in dotted.items():
         *parents, leaf = path.split(".")
         inner = table
-        for parent in parents:
+        for parent, whole in zip(parents, accumulate(parents, "{}.{}".format), strict=True):
+            if whole in dotted:
+                raise UserError(f"{whole}: is set as a whole and in part, by {path!r}; keep one of the two.")
             inner = inner.setdefault(parent, {})
         inner[leaf] = value
     return table
@@ -94,7 +102,8 @@ def _literal(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
-        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        # A JSON string is a TOML string, except that TOML wants DEL escaped too.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_literal, value)) + "]"
     return repr(value)
@@ -137,6 +146,8 @@ def _spoken(hint: Any) -> str:
         return " or ".join(_spoken(choice) for choice in get_args(hint))
     if get_origin(hint) is tuple:
         return "a list"
+    if is_dataclass(hint):
+        return "a table of options"
     return {int: "a whole number", float: "a number", str: "a text", bool: "true or false", type(None): "nothing"}.get(
         hint, str(hint)
     )

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -16,7 +16,7 @@ from bandana.errors import UserError
 from bandana.evaluation.dot_product_probe import dot_product_probe
 from bandana.evaluation.end_to_end import end_to_end
 from bandana.evaluation.heuristics import heuristic_floors
-from bandana.evaluation.linear_probe import LinearProbeConfig, linear_probe
+from bandana.evaluation.linear_probe import LinearProbeConfig, Selection, linear_probe
 from bandana.graph import Graph, SparseFeatures
 from bandana.method import GraphSpec, Method
 from bandana.registry import get_method
@@ -204,9 +204,8 @@ def _evaluation(experiment: Experiment, data: Dataset, graph: Graph, edges: Edge
     if labels is None:
         raise UserError(f"{data.name}: has no labels, so its nodes cannot be classified. Use --task link.")
     nodes = data.node_split or split_nodes(labels, experiment.split.nodes, seed=seed)
-    selection: Literal["joint", "separate"] = "joint" if experiment.protocol == "clean" else "separate"
-    probe = replace(experiment.probe, selection=selection)
-    return Evaluation(graph, lambda z: linear_probe(z, labels, nodes, probe, seed))
+    selection: Selection = "joint" if experiment.protocol == "clean" else "separate"
+    return Evaluation(graph, lambda z: linear_probe(z, labels, nodes, experiment.probe, seed, selection))
 
 
 def _floors(experiment: Experiment, evaluation: Evaluation, method: Method, edges: EdgeSplit) -> dict[str, Metrics]:

@@ -156,6 +156,7 @@ class Graph:
         """
         _check(edge_index, num_nodes, x, y, weight)
         sender, receiver = edge_index.long()
+        weight = None if weight is None else weight.to(torch.get_default_dtype())
         if not directed:
             sender, receiver = torch.cat([sender, receiver]), torch.cat([receiver, sender])
             weight = None if weight is None else torch.cat([weight, weight])
@@ -164,19 +165,27 @@ class Graph:
         structure, _ = build_structure(keys // num_nodes, keys % num_nodes, num_nodes, num_nodes)
         if weight is not None:
             weight = weight.new_zeros(keys.numel()).index_add_(0, slot, weight[keep])
-        features = identity_features(num_nodes, keys.device) if x is None else compact(x)
+        features = identity_features(num_nodes, keys.device) if x is None else _finite(compact(x))
         return cls(structure=structure, x=features, y=y, weight=weight, directed=directed, node_ids=node_ids)
 
     @classmethod
     def from_pyg(cls, data: Any, *, directed: bool | None = None) -> "Graph":
-        """Read a ``torch_geometric.data.Data``; `directed` is found out from the edges when not given."""
-        undirected = data.is_undirected() if directed is None else not directed
+        """Read a ``torch_geometric.data.Data``.
+
+        Args:
+            data: With ``edge_index``, and ``x``, ``y`` and ``edge_weight`` where there are any.
+            directed: By default, whether any edge lacks a reverse of the same weight.
+        """
+        from torch_geometric.utils import is_undirected
+
         weight = data.get("edge_weight")
-        if weight is not None and undirected:
+        if directed is None:
+            directed = not is_undirected(data.edge_index, weight, data.num_nodes)
+        if weight is not None and not directed and is_undirected(data.edge_index, num_nodes=data.num_nodes):
             weight = weight / 2  # both directions are present and will be added up
         labels = data.y.view(-1).long() if data.y is not None else None
         return cls.from_edges(
-            data.edge_index, num_nodes=data.num_nodes, x=data.x, y=labels, weight=weight, directed=not undirected
+            data.edge_index, num_nodes=data.num_nodes, x=data.x, y=labels, weight=weight, directed=directed
         )
 
     def to_pyg(self) -> Any:
@@ -195,19 +204,25 @@ def identity_features(num_nodes: int, device: torch.device | str = "cpu") -> Spa
 
 
 def compact(x: Features) -> Features:
-    """Keep mostly empty features sparse, everything else dense, in float32 or the float type they have."""
+    """Keep mostly empty features sparse, everything else dense, in torch's default float type: that of the models."""
     if isinstance(x, SparseFeatures):
         return x
     if x.layout != torch.strided:
         x = x.to_dense()
-    if not x.is_floating_point():
-        x = x.float()
+    x = x.to(torch.get_default_dtype())
     entries = x.nonzero()
     if entries.shape[0] >= SPARSE_BELOW_DENSITY * x.numel():
         return x.contiguous()
     row, col = entries.unbind(1)
     structure, order = build_structure(row, col, *x.shape)
     return SparseFeatures(structure, x[row, col][order])
+
+
+def _finite(x: Features) -> Features:
+    values = x.values if isinstance(x, SparseFeatures) else x
+    if not bool(values.isfinite().all()):
+        raise UserError("Graph: x holds NaN or infinite values; fill or drop them first.")
+    return x
 
 
 def _check(edge_index: Tensor, num_nodes: int, x: Features | None, y: Tensor | None, weight: Tensor | None) -> None:
@@ -217,11 +232,11 @@ def _check(edge_index: Tensor, num_nodes: int, x: Features | None, y: Tensor | N
     if num_edges and not 0 <= int(edge_index.min()) <= int(edge_index.max()) < num_nodes:
         low, high = int(edge_index.min()), int(edge_index.max())
         raise UserError(f"Graph: nodes are numbered 0 to {num_nodes - 1}, but edges name {low} to {high}.")
+    if x is not None and len(x.shape) != 2:
+        raise UserError(f"Graph: x must have the shape [nodes, features], got {tuple(x.shape)}.")
     if x is not None and x.shape[0] != num_nodes:
         raise UserError(f"Graph: x has {x.shape[0]} rows for {num_nodes} nodes; give one row per node.")
-    if isinstance(x, Tensor) and x.layout == torch.strided and not x.isfinite().all():
-        raise UserError("Graph: x holds NaN or infinite values; fill or drop them first.")
     if y is not None and y.shape != (num_nodes,):
         raise UserError(f"Graph: y has shape {tuple(y.shape)}; give one label per node, [{num_nodes}].")
-    if weight is not None and (weight.shape != (num_edges,) or not bool((weight > 0).all())):
+    if weight is not None and (weight.shape != (num_edges,) or not bool(((weight > 0) & weight.isfinite()).all())):
         raise UserError("Graph: weight must hold one positive number per edge.")

@@ -116,18 +116,18 @@ def progress_bars(epochs: int) -> Iterator[Callable[[str], OnEpoch]]:
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=status) as progress:
+    progress = Progress(*columns, console=status)
 
-        def start(name: str) -> OnEpoch:
-            bar = progress.add_task(name, total=epochs, note="")
+    def start(name: str) -> OnEpoch:
+        progress.start()
+        bar = progress.add_task(name, total=epochs, note="")
+        return lambda state: progress.update(bar, completed=state.epoch, note=_note(state))
 
-            def update(state: TrainingState) -> None:
-                note = _note(state)
-                progress.update(bar, completed=state.epoch, note=note)
-
-            return update
-
+    try:
         yield start
+    finally:
+        if progress.tasks:
+            progress.stop()
 
 
 def _note(state: TrainingState) -> str:

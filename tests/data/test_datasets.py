@@ -7,7 +7,7 @@ import threading
 import warnings
 import zipfile
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -21,7 +21,7 @@ from bandana.data import datasets, raw_files
 from bandana.data.datasets import DATASETS, Dataset, load, presence
 from bandana.data.prepared import recall
 from bandana.errors import UserError
-from bandana.graph import Graph, SparseFeatures
+from bandana.graph import Graph, SparseFeatures, compact
 
 BUILT_IN = ("swiss_roll", "two_moon", "karate", "digits")
 HOMOPHILY = {
@@ -45,11 +45,15 @@ def entries(graph: Graph) -> list[list[int]]:
 
 
 def assert_same(first: Graph, second: Graph) -> None:
-    assert torch.equal(first.edge_index, second.edge_index)
-    assert torch.equal(first.structure.transposed_entry, second.structure.transposed_entry)
-    assert type(first.x) is type(second.x)
-    assert torch.equal(dense(first), dense(second))
-    assert torch.equal(first.y, second.y)
+    def tensors(graph: Graph) -> list[torch.Tensor]:
+        sparse = isinstance(graph.x, SparseFeatures)
+        patterns = [graph.structure, graph.x.structure] if sparse else [graph.structure]
+        parts = [getattr(pattern, field.name) for pattern in patterns for field in fields(pattern)]
+        return [*parts, graph.x.values if sparse else graph.x, graph.y]
+
+    for one, other in zip(tensors(first), tensors(second), strict=True):
+        assert one.dtype == other.dtype
+        assert torch.equal(one, other)
     assert first.directed == second.directed
 
 
@@ -85,26 +89,29 @@ def write_npz(root: Path, density: float) -> Path:
     links = sp.random(30, 30, 0.1, format="csr", random_state=2) + sp.eye(30)
     path = root / "CS" / "raw" / "ms_academic_cs.npz"
     path.parent.mkdir(parents=True, exist_ok=True)
-    arrays = {f"attr_{part}": getattr(words, part) for part in ("data", "indices", "indptr", "shape")}
-    arrays |= {f"adj_{part}": getattr(links.tocsr(), part) for part in ("data", "indices", "indptr", "shape")}
+    arrays = {f"adj_{part}": getattr(links.tocsr(), part) for part in ("data", "indices", "indptr", "shape")}
+    arrays |= {"attr_data": np.append(words.data, [1, 1]), "attr_indices": np.append(words.indices, [39, 39])}
+    arrays |= {"attr_indptr": words.indptr + 2 * (np.arange(31) == 30), "attr_shape": words.shape}  # one word twice
     names = np.array([{"a": 1}], dtype=object)  # the published files carry such tables, which must stay untouched
     np.savez_compressed(path, labels=rng.integers(0, 3, 30), attr_names=names, **arrays)
     return root
 
 
-def write_planetoid(root: Path) -> Path:
-    """700 nodes: 20 to train on, 500 after them to choose by, the last 100 to test on, listed in another order."""
+def write_planetoid(root: Path, name: str = "Cora", gaps: int = 0) -> Path:
+    """Nodes to train on, then 500 to choose by, the last 100 to test on, listed in another order and with gaps."""
     rng = np.random.default_rng(0)
     words = sp.random(700, 50, 0.2, format="csr", random_state=1)
     classes = np.eye(4)[rng.integers(0, 4, 700)]
+    test = rng.permutation(np.concatenate([rng.choice(np.arange(600, 699 + gaps), 99, replace=False), [699 + gaps]]))
+    test[test == test.min()] = 600
     ring = {node: [(node + 1) % 700, (node - 1) % 700, node] for node in range(700)}
     parts = {"x": words[:20], "tx": words[600:], "allx": words[:600], "graph": ring}
     parts |= {"y": classes[:20], "ty": classes[600:], "ally": classes[:600]}
-    folder = root / "Cora" / "raw"
+    folder = root / name / "raw"
     folder.mkdir(parents=True)
     for part, content in parts.items():
-        (folder / f"ind.cora.{part}").write_bytes(pickle.dumps(content))
-    (folder / "ind.cora.test.index").write_text("\n".join(map(str, rng.permutation(np.arange(600, 700)))))
+        (folder / f"ind.{name.lower()}.{part}").write_bytes(pickle.dumps(content, protocol=4))
+    (folder / f"ind.{name.lower()}.test.index").write_text("".join(f"{node}\n" for node in test))
     return root
 
 
@@ -186,25 +193,42 @@ def test_npz_files_give_what_pyg_makes_of_them(tmp_path: Path, density: float, f
     graph = load("cs", root).graph
     reference = read_npz(str(root / "CS" / "raw" / "ms_academic_cs.npz"))
     assert isinstance(graph.x, form)
-    assert torch.equal(dense(graph), reference.x)
-    assert torch.equal(graph.y, reference.y)
+    assert_same(graph, replace(graph, x=compact(reference.x), y=reference.y))
     assert entries(graph) == sorted(reference.edge_index.flip(0).t().tolist())
 
 
-def test_planetoid_files_are_put_together_with_their_public_split(tmp_path: Path) -> None:
+def assert_as_pyg_reads_it(data: Dataset, folder: Path, name: str) -> None:
+    from torch_geometric.io import read_planetoid_data
+
+    reference = read_planetoid_data(str(folder), name)
+    assert torch.equal(dense(data.graph), reference.x)
+    assert torch.equal(data.graph.y, reference.y)
+    by_receiver = (reference.edge_index[1] * data.graph.num_nodes + reference.edge_index[0]).argsort()
+    assert torch.equal(data.graph.edge_index, reference.edge_index[:, by_receiver])
+    for part, mask in (("train", "train_mask"), ("valid", "val_mask"), ("test", "test_mask")):
+        assert torch.equal(getattr(data.node_split, part), reference[mask].nonzero().squeeze(1))
+
+
+@pytest.mark.parametrize(("name", "gaps"), [("Cora", 0), ("CiteSeer", 7)])
+def test_planetoid_files_are_put_together_as_pyg_does(tmp_path: Path, name: str, gaps: int) -> None:
+    root = write_planetoid(tmp_path / "root", name, gaps)
+    data = load(name.lower(), root)
+    assert data.graph.num_nodes == 700 + gaps
+    assert data.node_split.valid.tolist() == list(range(20, 520))
+    assert_as_pyg_reads_it(data, root / name / "raw", name)
+
+
+def test_a_planetoid_pickle_cannot_run_anything(tmp_path: Path) -> None:
+    class Intruder:
+        def __reduce__(self) -> tuple:
+            return open, (str(tmp_path / "marker"), "w")
+
     root = write_planetoid(tmp_path / "root")
-    data = load("cora", root)
-    parts = {path.name[9:]: path for path in (root / "Cora" / "raw").iterdir()}
-    order = np.loadtxt(parts["test.index"], dtype=int)
-    features = np.zeros((700, 50))
-    features[:600] = pickle.loads(parts["allx"].read_bytes()).toarray()
-    features[order] = pickle.loads(parts["tx"].read_bytes()).toarray()
-    assert torch.equal(dense(data.graph), torch.from_numpy(features).float())
-    assert entries(data.graph) == sorted([node, (node + step) % 700] for node in range(700) for step in (1, -1))
-    split = data.node_split
-    assert split.train.tolist() == list(range(20))
-    assert split.valid.tolist() == list(range(20, 520))
-    assert split.test.tolist() == list(range(600, 700))
+    path = root / "Cora" / "raw" / "ind.cora.graph"
+    path.write_bytes(pickle.dumps({0: [Intruder()]}))
+    with pytest.raises(UserError, match=r"ind\.cora\.graph: cannot be read \(UnpicklingError: it asks for \w+\.open\)"):
+        load("cora", root)
+    assert not (tmp_path / "marker").exists()
 
 
 # Where files are looked for
@@ -320,11 +344,11 @@ def test_a_copy_lies_in_memory_as_freshly_made_tensors_do(tmp_path: Path, own_ca
         ("cora", write_planetoid, "Cora/raw/ind.cora.test.index"),
     ],
 )
-@pytest.mark.parametrize("keep", [0, 0.5])
+@pytest.mark.parametrize("keep", [0, 0.5, -2])
 def test_a_cut_file_is_one_sentence_to_the_user(tmp_path: Path, name: str, write, file: str, keep: float) -> None:
     root = write(tmp_path / "root")
     content = (root / file).read_bytes()
-    (root / file).write_bytes(content[: int(keep * len(content))])
+    (root / file).write_bytes(content[: int(keep * len(content)) if keep >= 0 else keep])
     with pytest.raises(UserError) as caught:
         load(name, root)
     assert str(root / file.split("/")[0]) in str(caught.value)
@@ -350,7 +374,7 @@ def site(tmp_path: Path) -> Iterator[tuple[Path, str]]:
     folder = tmp_path / "site"
     folder.mkdir()
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Server, directory=str(folder)))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=partial(server.serve_forever, 0.01), daemon=True).start()
     yield folder, f"http://127.0.0.1:{server.server_address[1]}"
     server.shutdown()
     server.server_close()
@@ -475,3 +499,6 @@ def test_real_sets_are_what_the_table_says(
     sizes = None if split is None else tuple(part.numel() for part in (split.train, split.valid, split.test))
     assert sizes == PUBLIC_SPLIT.get(name)
     assert data.edge_split is None
+    if split is not None:
+        published = datasets._RAW_FILES[name].folder
+        assert_as_pyg_reads_it(data, Path(REAL_ROOT) / published / "raw", published)

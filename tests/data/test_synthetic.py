@@ -1,5 +1,8 @@
 """The built-in graphs: their sizes, their repeatability, and their neighbour rules against plain loops."""
 
+from collections.abc import Callable
+from functools import cache
+
 import numpy as np
 import pytest
 import torch
@@ -16,6 +19,9 @@ from bandana.graph import Graph, SparseFeatures
 clouds = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=4, max_size=12).map(
     lambda points: np.array(points, dtype=np.float64)
 )
+
+
+swiss_roll_once, two_moon_once, karate_once, digits_once = map(cache, (swiss_roll, two_moon, karate, digits))
 
 
 def squared_distance(points: np.ndarray, a: int, b: int) -> float:
@@ -51,22 +57,22 @@ def test_nearest_neighbours_agree_with_scikit_learn_where_no_distances_are_equal
     assert ours == set(zip(*kneighbors_graph(points, 4).nonzero(), strict=True))
 
 
-@pytest.mark.parametrize("make", [swiss_roll, two_moon, digits])
-def test_a_generator_gives_the_same_graph_every_time(make: type) -> None:
-    first, second = make(), make()
+@pytest.mark.parametrize("make", [swiss_roll_once, two_moon_once, digits_once])
+def test_a_generator_gives_the_same_graph_every_time(make: Callable[[], Graph]) -> None:
+    first, second = make(), make.__wrapped__()
     assert torch.equal(first.edge_index, second.edge_index)
     assert torch.equal(first.x, second.x)
     assert torch.equal(first.y, second.y)
 
 
-@pytest.mark.parametrize("make", [swiss_roll, two_moon, karate, digits])
-def test_links_go_both_ways_and_never_to_oneself(make: type) -> None:
+@pytest.mark.parametrize("make", [swiss_roll_once, two_moon_once, karate_once, digits_once])
+def test_links_go_both_ways_and_never_to_oneself(make: Callable[[], Graph]) -> None:
     pairs = linked_pairs(make())
     assert all((b, a) in pairs and a != b for a, b in pairs)
 
 
 def test_swiss_roll_links_are_a_radius_graph_that_never_jumps_between_turns() -> None:
-    graph = swiss_roll()
+    graph = swiss_roll_once()
     pairs = linked_pairs(graph)
     distance = torch.cdist(graph.x.double(), graph.x.double())
     linked = torch.zeros_like(distance, dtype=torch.bool)
@@ -80,7 +86,7 @@ def test_swiss_roll_links_are_a_radius_graph_that_never_jumps_between_turns() ->
 
 
 def test_two_moon_has_two_equal_crescents_with_no_link_between_them() -> None:
-    graph = two_moon()
+    graph = two_moon_once()
     assert graph.y.bincount().tolist() == [1_000, 1_000]
     assert torch.equal(*graph.y[graph.edge_index])
     assert abs(graph.num_edges / 12_264 - 1) < 0.02  # the paper's count, on PyGSP's cloud
@@ -88,7 +94,7 @@ def test_two_moon_has_two_equal_crescents_with_no_link_between_them() -> None:
 
 
 def test_digits_have_scaled_pixels_and_links_to_five_most_similar_images() -> None:
-    graph = digits()
+    graph = digits_once()
     pixels, labels = load_digits(return_X_y=True)
     assert torch.equal(graph.x, torch.from_numpy(pixels).float() / 16)
     assert float(graph.x.min()) == 0
@@ -105,7 +111,7 @@ def test_digits_have_scaled_pixels_and_links_to_five_most_similar_images() -> No
 
 def test_karate_is_the_club_everybody_knows() -> None:
     networkx = pytest.importorskip("networkx")
-    graph = karate()
+    graph = karate_once()
     club = networkx.karate_club_graph()
     assert linked_pairs(graph) == {(a, b) for edge in club.edges for a, b in (edge, edge[::-1])}
     assert isinstance(graph.x, SparseFeatures)

@@ -102,9 +102,9 @@ def test_floors_rank_held_out_links_on_the_given_graph_alone() -> None:
     pairs = Pairs(*torch.randint(40, (2, 2, 60), generator=generator))
     floors = heuristic_floors(graph, pairs, ks=(3,))
     scorers = {
-        "common_neighbours": common_neighbours,
-        "adamic_adar": adamic_adar,
-        "resource_allocation": resource_allocation,
+        "common neighbours": common_neighbours,
+        "Adamic-Adar": adamic_adar,
+        "resource allocation": resource_allocation,
     }
     assert floors == {
         name: ranking_metrics(score(graph, pairs.positive), score(graph, pairs.negative), ks=(3,))

@@ -159,6 +159,16 @@ def test_saturation_begins_near_16_64(logit: float, share: float) -> None:
     assert logit_metrics(torch.full((9,), logit), torch.full((4,), logit))["tied_share"] == share
 
 
+@pytest.mark.cuda
+def test_the_device_changes_no_value() -> None:
+    generator = torch.Generator().manual_seed(1)
+    positive, negative = torch.randn(2, 4000, generator=generator).mul(8).round().unbind()
+    assert ranking_metrics(positive.cuda(), negative.cuda()) == pytest.approx(ranking_metrics(positive, negative))
+    prediction, target = torch.randint(5, (2, 4000), generator=generator)
+    assert macro_f1(prediction.cuda(), target.cuda(), 5) == pytest.approx(macro_f1(prediction, target, 5))
+    assert micro_f1(prediction.cuda(), target.cuda()) == micro_f1(prediction, target)
+
+
 def test_scores_that_cannot_be_ranked_are_refused() -> None:
     good, broken, none = torch.ones(2), torch.tensor([0.0, math.nan]), torch.ones(0)
     for metric in (auc, average_precision, mean_reciprocal_rank):

@@ -38,14 +38,11 @@ def arxiv() -> RawFiles:
 
 def mag() -> RawFiles:
     """Of a graph of four kinds of nodes only papers citing papers, taken in both directions; split by year."""
-    raw = (
-        "raw/relations/paper___cites___paper/edge",
-        "raw/node-feat/paper/node-feat",
-        "raw/node-label/paper/node-label",
-    )
+    raw = ("relations/paper___cites___paper/edge", "node-feat/paper/node-feat", "node-label/paper/node-label")
+    split = (f"split/time/paper/{part}.csv.gz" for part in _PARTS)
     return RawFiles(
         folder="ogbn_mag",
-        files=tuple(f"{file}.csv.gz" for file in (*raw, *(f"split/time/paper/{part}" for part in _PARTS))),
+        files=(*(f"raw/{file}.csv.gz" for file in raw), *split),
         url=f"{_SITE}/nodeproppred/mag.zip",
         read=_read_mag,
     )

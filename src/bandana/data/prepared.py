@@ -33,7 +33,7 @@ def remember(path: Path, fingerprint: str, prepared: Prepared) -> None:
     metadata = {"fingerprint": fingerprint, "directed": str(prepared.graph.directed)}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
+        with tempfile.TemporaryDirectory(dir=path.parent, ignore_cleanup_errors=True) as scratch:
             fresh = Path(scratch) / path.name
             save_file(_flatten(prepared), fresh, metadata)
             fresh.replace(path)

@@ -19,7 +19,7 @@ from bandana.data.unpickling import read_pickle
 from bandana.engine.structure import build_structure
 from bandana.graph import SPARSE_BELOW_DENSITY, Features, Graph, SparseFeatures
 
-_PLANETOID_PARTS = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
+_PLANETOID_PARTS = ("tx", "allx", "y", "ty", "ally", "graph", "test.index")
 _PLANETOID_VALID = 500
 
 
@@ -58,11 +58,12 @@ def _read_planetoid(prefix: str, folder: Path) -> Prepared:
 
     The numbers of the test nodes may have gaps: nodes without links or words, to be filled in as such.
     """
-    *matrices, graph = (read_pickle(folder / "raw" / f"{prefix}.{part}") for part in _PLANETOID_PARTS[1:7])
+    *matrices, graph = (read_pickle(folder / "raw" / f"{prefix}.{part}") for part in _PLANETOID_PARTS[:-1])
     test_words, words, train_classes, test_classes, classes = matrices
-    test = np.loadtxt(folder / "raw" / f"{prefix}.test.index", dtype=np.int64, ndmin=1)
-    if not len(test) == len(np.unique(test)) == test_words.shape[0] == len(test_classes):
-        raise ValueError(f"{len(test)} test nodes are listed for {test_words.shape[0]} rows of features")
+    test = np.array((folder / "raw" / f"{prefix}.test.index").read_text().split(), dtype=np.int64)
+    complete = len(test) == len(np.unique(test)) == test_words.shape[0] == len(test_classes)
+    if not complete or test.min() < len(classes):
+        raise ValueError(f"{prefix}.test.index does not name one new node for each of {test_words.shape[0]} rows")
     num_nodes = int(test.max()) + 1
     labels = np.zeros(num_nodes, dtype=np.int64)
     labels[: len(classes)], labels[test] = classes.argmax(axis=1), test_classes.argmax(axis=1)
@@ -110,7 +111,9 @@ def _csr(arrays: Any, name: str) -> Any:
     from scipy.sparse import csr_matrix
 
     parts = tuple(arrays[f"{name}_{part}"] for part in ("data", "indices", "indptr"))
-    return csr_matrix(parts, arrays[f"{name}_shape"])
+    matrix = csr_matrix(parts, arrays[f"{name}_shape"])
+    matrix.sum_duplicates()
+    return matrix
 
 
 def _stacked(top: Any, scattered: Any, rows: Any, num_rows: int) -> Any:
@@ -125,7 +128,6 @@ def _stacked(top: Any, scattered: Any, rows: Any, num_rows: int) -> Any:
 
 def _features(matrix: Any) -> Features:
     """Sparse or dense as `graph.compact` would choose, without the way through a dense matrix."""
-    matrix.sum_duplicates()
     matrix.eliminate_zeros()
     rows, cols = matrix.shape
     if matrix.nnz >= SPARSE_BELOW_DENSITY * rows * cols:

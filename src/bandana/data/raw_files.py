@@ -21,7 +21,7 @@ from bandana.errors import UserError
 from bandana.graph import SPARSE_BELOW_DENSITY
 
 FORMAT = 1
-"""Raised when a reader changes what it makes of the same files, so that copies made before are not used."""
+"""To be increased when a reader makes something else of the same files, so that earlier copies are not used."""
 LARGEST_FILE = 4 << 30
 """No file of any of the data sets comes near this many bytes; one that does is not what it says it is."""
 PATIENCE_SECONDS = 30
@@ -96,15 +96,15 @@ def download(name: str, raw: RawFiles, root: Path | None) -> Path:
         UserError: They cannot be had: what is missing, where it was looked for, and what to do.
     """
     place = downloads()
+    absent = raw.missing(root or place)
     try:
         (place / raw.folder).mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=place) as scratch:
+        with tempfile.TemporaryDirectory(dir=place, ignore_cleanup_errors=True) as scratch:
             _fetch_all(raw, Path(scratch))
             for file in raw.files:
                 (place / raw.folder / file).parent.mkdir(parents=True, exist_ok=True)
                 (Path(scratch) / file).replace(place / raw.folder / file)
     except (OSError, HTTPException, BadZipFile, KeyError, ValueError) as problem:
-        absent = raw.missing(root or place)
         looked = " nor ".join(str(folder / raw.folder) for folder in (root, place) if folder is not None)
         files = f"{absent[0]} is" if len(absent) == 1 else f"{absent[0]} and {len(absent) - 1} more files are"
         raise UserError(

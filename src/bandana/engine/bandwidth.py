@@ -7,6 +7,7 @@ where the edge is stored, how many processes share the work, or what was drawn b
 import torch
 from torch import Tensor
 
+from bandana.engine import kernels
 from bandana.engine.propagate import row_sums
 from bandana.engine.streams import hash_keys
 from bandana.engine.structure import Structure
@@ -22,6 +23,27 @@ def gaussian_noise(keys: Tensor, *, seed: int, step: int, layer: int) -> Tensor:
 def uniform_noise(keys: Tensor, *, seed: int, step: int, layer: int) -> Tensor:
     """``[edges]`` numbers uniform in (0, 1], one per key."""
     return _unit(hash_keys(keys, seed, step, layer))
+
+
+def boltzmann_gibbs(
+    structure: Structure, keys: Tensor, temperature: float, *, seed: int, step: int, layer: int
+) -> Tensor:
+    """``[entries]`` shares of each row: the softmax of Gaussian noise over the temperature, self-loops left out.
+
+    Args:
+        structure: Pattern whose rows are the groups.
+        keys: ``[entries]`` what the noise belongs to.
+        temperature: Low ones let one entry of the row take nearly all, high ones make the shares equal.
+        seed: Of the run.
+        step: Of the training.
+        layer: Of the encoder.
+    """
+    if kernels.usable(keys.device, torch.get_default_dtype()):
+        from bandana.engine.kernels import bandwidth
+
+        return bandwidth.boltzmann_gibbs(structure, keys, temperature, seed=seed, step=step, layer=layer)
+    logits = gaussian_noise(keys, seed=seed, step=step, layer=layer).div_(temperature)
+    return segment_softmax(structure, logits)[0]
 
 
 def segment_softmax(structure: Structure, logits: Tensor, loop_logits: Tensor | None = None) -> tuple[Tensor, Tensor]:

@@ -6,12 +6,15 @@ chunk's loss and gradients are computed together and the chunk is forgotten: mem
 and the buffers are reused, which on a CPU saves more time in page faults than the arithmetic costs.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
+from torch.autograd.function import once_differentiable
+from torch.nn.functional import linear, softplus
 
+from bandana.engine import kernels
 from bandana.engine.dropout import keep_mask, keep_scale
 
 _CPU_CHUNK = 2048
@@ -58,16 +61,16 @@ def edge_loss(
 
 def edge_logits(z: Tensor, decoder: DecoderWeights, pairs: Tensor) -> Tensor:
     """``[pairs]`` log-odds that each pair is an edge, in evaluation mode."""
-    slope, offset = _margin(decoder)
+    slope, offset = margin_layer(decoder)
     size = _CPU_CHUNK if z.device.type == "cpu" else _CUDA_CHUNK
     scores = [
-        F.linear(z[u] * z[v], decoder.hidden_weight, decoder.hidden_bias).relu_() @ slope + offset
+        linear(z[u] * z[v], decoder.hidden_weight, decoder.hidden_bias).relu_() @ slope + offset
         for u, v in zip(pairs[0].split(size), pairs[1].split(size), strict=True)
     ]
     return torch.cat(scores)
 
 
-def _margin(decoder: DecoderWeights) -> tuple[Tensor, Tensor]:
+def margin_layer(decoder: DecoderWeights) -> tuple[Tensor, Tensor]:
     """Two logits under a softmax are one log-odds: the difference of the two rows."""
     return decoder.out_weight[0] - decoder.out_weight[1], decoder.out_bias[0] - decoder.out_bias[1]
 
@@ -77,13 +80,23 @@ class _EdgeLoss(torch.autograd.Function):
     def forward(ctx: Any, z: Tensor, *rest: Any) -> Tensor:
         *weights, pairs, weight, rate, generator, size = rest
         decoder = DecoderWeights(*weights)
-        total, grads = _loss_and_gradients(z.contiguous(), decoder, pairs, weight, rate, generator, size)
+        total, grads = _implementation(z)(z.contiguous(), decoder, pairs, weight, rate, generator, size)
         ctx.save_for_backward(*grads)
         return total
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         return (*(saved * grads[0] for saved in ctx.saved_tensors), None, None, None, None, None)
+
+
+def _implementation(z: Tensor) -> Callable[..., tuple[Tensor, tuple[Tensor, ...]]]:
+    # The kernels add up in any order: whoever asked torch for repeatable results gets the plain function.
+    if kernels.usable(z.device, z.dtype) and not torch.are_deterministic_algorithms_enabled():
+        from bandana.engine.kernels.edge_loss import loss_and_gradients
+
+        return loss_and_gradients
+    return _loss_and_gradients
 
 
 def _loss_and_gradients(
@@ -95,7 +108,7 @@ def _loss_and_gradients(
     generator: torch.Generator | None,
     size: int,
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
-    slope, offset = _margin(decoder)
+    slope, offset = margin_layer(decoder)
     scale = keep_scale(rate) if rate else 1.0
     hidden_weight = decoder.hidden_weight * scale
     total, grad_z = z.new_zeros(()), torch.zeros_like(z)
@@ -119,7 +132,7 @@ def _loss_and_gradients(
 
         sign = w.sign()
         margin = torch.mv(hidden, slope).add_(offset).mul_(sign)
-        total += torch.dot(w.abs(), F.softplus(-margin))
+        total += torch.dot(w.abs(), softplus(-margin))
         grad_logit = torch.sigmoid(-margin).mul_(w).neg_()
 
         grad_offset += grad_logit.sum()

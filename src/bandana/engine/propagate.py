@@ -13,7 +13,7 @@ from torch import Tensor
 
 from bandana.engine.structure import Structure
 
-warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta state")
+warnings.filterwarnings("ignore", message="Sparse (CSR tensor support is in beta|invariant checks are implicitly)")
 
 
 class EdgeWeights(NamedTuple):

@@ -46,7 +46,7 @@ def heuristic_floors(graph: Graph, pairs: Pairs, ks: Sequence[int] = DEFAULT_KS)
         ks: Ranks for hits@K.
     """
     positive, negative = _scores(graph, pairs.positive), _scores(graph, pairs.negative)
-    names = [heuristic.__name__ for heuristic in (common_neighbours, adamic_adar, resource_allocation)]
+    names = ("common neighbours", "Adamic-Adar", "resource allocation")
     return {name: ranking_metrics(positive[i], negative[i], ks) for i, name in enumerate(names)}
 
 

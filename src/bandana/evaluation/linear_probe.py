@@ -7,21 +7,26 @@ probe it would be by itself, whatever the number of repeats.
 
 import math
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize, one_hot
+from torch.nn.init import xavier_uniform_
 
 from bandana.data.splits import NodeSplit
+from bandana.engine.streams import generator
 from bandana.errors import UserError
 from bandana.evaluation.metrics import batch_macro_f1, batch_micro_f1
+
+Selection: TypeAlias = Literal["joint", "separate"]
+"""``"joint"`` scores both metrics at the epoch of best validation micro-F1; ``"separate"`` lets each metric have the epoch
+of its own best validation value, as published figures do. Ties go to the latest epoch."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LinearProbeConfig:
-    """How the probe is trained and which epoch of it is scored.
+    """How the probe is trained.
 
     Attributes:
         lr: Learning rate of Adam.
@@ -29,8 +34,6 @@ class LinearProbeConfig:
         epochs: Passes over the training nodes.
         batch_size: Nodes in a step.
         normalize: Whether embeddings are first scaled to length one.
-        selection: ``"joint"`` scores both metrics at the epoch of best validation micro-F1; ``"separate"`` lets each
-            metric have the epoch of its own best validation value, as published figures do. Ties go to the latest.
         repeats: Probes trained from different initial weights and averaged.
     """
 
@@ -39,7 +42,6 @@ class LinearProbeConfig:
     epochs: int = 100
     batch_size: int = 512
     normalize: bool = False
-    selection: Literal["joint", "separate"] = "joint"
     repeats: int = 10
 
     def __post_init__(self) -> None:
@@ -47,8 +49,6 @@ class LinearProbeConfig:
             raise ValueError(f"lr: must be a positive number, got {self.lr}.")
         if not 0 <= self.weight_decay < math.inf:
             raise ValueError(f"weight_decay: must be zero or a positive number, got {self.weight_decay}.")
-        if self.selection not in ("joint", "separate"):
-            raise ValueError(f'selection: must be "joint" or "separate", got {self.selection!r}.')
         for name in ("epochs", "batch_size", "repeats"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}: must be at least 1, got {getattr(self, name)}.")
@@ -81,7 +81,9 @@ class Labelled(NamedTuple):
     y: Tensor
 
 
-def linear_probe(z: Tensor, y: Tensor, split: NodeSplit, config: LinearProbeConfig, seed: int) -> dict[str, float]:
+def linear_probe(
+    z: Tensor, y: Tensor, split: NodeSplit, config: LinearProbeConfig, seed: int, selection: Selection = "joint"
+) -> dict[str, float]:
     """Train linear classifiers on frozen embeddings and score them on the test nodes.
 
     Args:
@@ -90,6 +92,7 @@ def linear_probe(z: Tensor, y: Tensor, split: NodeSplit, config: LinearProbeConf
         split: The nodes to train on, to choose the epoch by, and to score.
         config: The probe.
         seed: Seed of initial weights and mini-batches.
+        selection: Which epoch each metric is scored at.
 
     Returns:
         micro_f1 and macro_f1 on the test nodes and valid_micro_f1, each a mean over the repeats; with two repeats or
@@ -99,7 +102,7 @@ def linear_probe(z: Tensor, y: Tensor, split: NodeSplit, config: LinearProbeConf
         UserError: A part of the split is empty or lacks labels, or an embedding is not finite.
     """
     train, valid, test = (_part(z, y, name, getattr(split, name), config) for name in ("train", "valid", "test"))
-    by_micro, by_macro = train_probes(train, valid, config, seed)
+    by_micro, by_macro = train_probes(train, valid, config, seed, selection)
     micro_f1 = batch_micro_f1(by_micro.predict(test.x), test.y)
     macro_f1 = batch_macro_f1(by_macro.predict(test.x), test.y, _num_classes(train, valid, test))
     valid_micro_f1 = batch_micro_f1(by_micro.predict(valid.x), valid.y)
@@ -111,15 +114,17 @@ def linear_probe(z: Tensor, y: Tensor, split: NodeSplit, config: LinearProbeConf
 
 
 @torch.no_grad()
-def train_probes(train: Labelled, valid: Labelled, config: LinearProbeConfig, seed: int) -> tuple[Probes, Probes]:
+def train_probes(
+    train: Labelled, valid: Labelled, config: LinearProbeConfig, seed: int, selection: Selection = "joint"
+) -> tuple[Probes, Probes]:
     """Train all repeats and keep the best epoch of each. Test nodes are out of reach here.
 
     Returns:
         The probes at the epochs to be scored by micro-F1 and by macro-F1: the same ones if the selection is joint.
     """
     device, (num_nodes, width), num_classes = train.x.device, train.x.shape, _num_classes(train, valid)
-    generators = [_generator(seed, repeat, device) for repeat in range(config.repeats)]
-    weight = torch.stack([_xavier_uniform(num_classes, width, train.x, generator) for generator in generators])
+    generators = [generator(device, seed, repeat) for repeat in range(config.repeats)]
+    weight = torch.stack([xavier_uniform_(train.x.new_empty(num_classes, width), generator=g) for g in generators])
     bias = weight.new_zeros(config.repeats, num_classes)
     optimizer = torch.optim.Adam([weight, bias], lr=config.lr, weight_decay=config.weight_decay, fused=True)
     truth = one_hot(train.y, num_classes).to(weight.dtype)
@@ -128,17 +133,17 @@ def train_probes(train: Labelled, valid: Labelled, config: LinearProbeConfig, se
     untrained = valid.x.new_full((config.repeats,), -1, dtype=torch.float64)
     by_micro = by_macro = Probes(weight, bias, untrained.long(), untrained)
     for epoch in range(config.epochs):
-        orders = torch.stack([torch.randperm(num_nodes, generator=each, device=device) for each in generators])
+        orders = torch.stack([torch.randperm(num_nodes, generator=g, device=device) for g in generators])
         for start in range(0, num_nodes, config.batch_size):
             nodes = orders[:, start : start + config.batch_size]
             x = torch.index_select(train.x, 0, nodes.flatten(), out=gathered[: nodes.numel()])
             _step(optimizer, weight, bias, x.view(*nodes.shape, width), truth[nodes])
         prediction = _predict(weight, bias, valid.x)
         by_micro = _better(by_micro, weight, bias, epoch, batch_micro_f1(prediction, valid.y))
-        if config.selection == "separate":
+        if selection == "separate":
             macro = batch_macro_f1(prediction, valid.y, num_classes)
             by_macro = _better(by_macro, weight, bias, epoch, macro)
-    return by_micro, by_macro if config.selection == "separate" else by_micro
+    return by_micro, by_macro if selection == "separate" else by_micro
 
 
 def _step(optimizer: torch.optim.Optimizer, weight: Tensor, bias: Tensor, x: Tensor, truth: Tensor) -> None:
@@ -184,7 +189,7 @@ def _part(z: Tensor, y: Tensor, name: str, nodes: Tensor, config: LinearProbeCon
     x = x.to(torch.promote_types(x.dtype, torch.float32))
     if int(labels.min()) < 0:
         raise UserError(f"Linear probe: a {name} node has the label {int(labels.min())}; classes are counted from 0.")
-    if not bool(x.isfinite().all()):
+    if not bool(torch.stack(x.aminmax()).isfinite().all()):
         raise UserError(
             f"Linear probe: embeddings of {name} nodes must be finite, got NaN or infinity; training diverged, so try "
             "a lower learning rate."
@@ -194,13 +199,3 @@ def _part(z: Tensor, y: Tensor, name: str, nodes: Tensor, config: LinearProbeCon
 
 def _num_classes(*parts: Labelled) -> int:
     return 1 + max(int(part.y.max()) for part in parts)
-
-
-def _generator(seed: int, repeat: int, device: torch.device) -> torch.Generator:
-    # A CPU generator reads the low 32 bits of its seed only, hence the hash of both numbers.
-    return torch.Generator(device).manual_seed(int(np.random.SeedSequence((seed, repeat)).generate_state(1)[0]))
-
-
-def _xavier_uniform(num_classes: int, width: int, like: Tensor, generator: torch.Generator) -> Tensor:
-    bound = math.sqrt(6 / (num_classes + width))
-    return like.new_empty(num_classes, width).uniform_(-bound, bound, generator=generator)

@@ -14,6 +14,7 @@ Paper: Zhao et al., "Masked Graph Autoencoder with Non-discrete Bandwidths", WWW
 Deviations: docs/deviations.md.
 """
 
+import math
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -55,11 +56,13 @@ class BandanaConfig:
             raise ValueError(f"decoder_width: must be at least 1, got {self.decoder_width}")
         if not 0 <= self.decoder_dropout < 1:
             raise ValueError(f"decoder_dropout: must lie in [0, 1), got {self.decoder_dropout}")
-        if self.negatives_per_edge <= 0:
+        if not 0 < self.negatives_per_edge < math.inf:
             raise ValueError(f"negatives_per_edge: must be positive, got {self.negatives_per_edge}")
+        depth, temperature = self.encoder.num_layers, self.mask.temperature
+        if not all(1 <= layer <= depth for layer in self.excluded_layers):
+            raise ValueError(f"excluded_layers: the layers are 1 to {depth}, got {list(self.excluded_layers)}")
         if not self.predicting_layers:
             raise ValueError(f"excluded_layers: {list(self.excluded_layers)} leaves no layer that predicts")
-        depth, temperature = self.encoder.num_layers, self.mask.temperature
         if isinstance(temperature, tuple) and len(temperature) != depth:
             raise ValueError(f"mask.temperature: give one number or {depth}, one per layer; got {list(temperature)}")
 

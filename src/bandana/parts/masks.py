@@ -6,7 +6,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from bandana.engine.bandwidth import gaussian_noise, segment_softmax, uniform_noise
+from bandana.engine.bandwidth import boltzmann_gibbs, gaussian_noise, segment_softmax, uniform_noise
 from bandana.engine.propagate import EdgeWeights
 from bandana.engine.structure import Structure
 from bandana.graph import Graph
@@ -27,8 +27,10 @@ class MaskConfig:
 
     def __post_init__(self) -> None:
         temperatures = self.temperature if isinstance(self.temperature, tuple) else (self.temperature,)
-        if not temperatures or min(temperatures) <= 0:
+        if not temperatures or not all(temperature > 0 for temperature in temperatures):
             raise ValueError(f"temperature: must be positive, got {self.temperature}")
+        if isinstance(self.temperature, tuple) and not self.per_layer:
+            raise ValueError(f"temperature: one mask for all layers has one temperature, got {list(temperatures)}")
         if self.self_loop == "inside" and self.distribution != "boltzmann_gibbs":
             raise ValueError(f"self_loop: 'inside' needs the boltzmann_gibbs distribution, got {self.distribution!r}")
 
@@ -58,9 +60,12 @@ def draw_mask(config: MaskConfig, graph: Graph, clock: Clock, layer: int) -> Edg
         return EdgeWeights(torch.ones(graph.num_edges, device=graph.device), ones)
     if config.distribution == "boltzmann_gibbs":
         temperature = config.temperature_of(layer)
-        logits = gaussian_noise(graph.edge_keys, seed=clock.seed, step=clock.step, layer=layer).div_(temperature)
         if config.self_loop == "outside":
-            return EdgeWeights(*segment_softmax(structure, logits))
+            shares = boltzmann_gibbs(
+                structure, graph.edge_keys, temperature, seed=clock.seed, step=clock.step, layer=layer
+            )
+            return EdgeWeights(shares, ones)
+        logits = gaussian_noise(graph.edge_keys, seed=clock.seed, step=clock.step, layer=layer).div_(temperature)
         own_keys = torch.arange(graph.num_nodes, device=graph.device) * (graph.num_nodes + 1)
         own = gaussian_noise(own_keys, seed=clock.seed, step=clock.step, layer=layer).div_(temperature)
         return EdgeWeights(*segment_softmax(structure, logits, own))

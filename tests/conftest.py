@@ -1,0 +1,80 @@
+"""Graphs small enough to check by hand, and what every test shares. Factories are pure: no test affects another."""
+
+import os
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+from hypothesis import settings
+
+from bandana.graph import Graph
+
+settings.register_profile("local", deadline=None, max_examples=25, database=None)
+settings.register_profile("ci", parent=settings.get_profile("local"), derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+GraphFactory = Callable[..., Graph]
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    torch.set_num_threads(1)  # the workers share the cores already
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Say why tests on real data or a GPU are left out."""
+    absent = {
+        "real_data": (not os.environ.get("BANDANA_DATA"), "set BANDANA_DATA to the folder with the raw data sets"),
+        "cuda": (not torch.cuda.is_available(), "needs a CUDA device"),
+    }
+    for item in items:
+        for name, (missing, reason) in absent.items():
+            if missing and item.get_closest_marker(name):
+                item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture
+def float64() -> Iterator[None]:
+    """References are compared in double precision, where a wrong term cannot hide behind rounding."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(before)
+
+
+@pytest.fixture(scope="session")
+def hand_graph() -> GraphFactory:
+    """Five nodes: a triangle 0-1-2, a tail 2-3, and node 4 alone."""
+
+    def make(*, directed: bool = False, weighted: bool = False) -> Graph:
+        edge_index = torch.tensor([[0, 0, 1, 2], [1, 2, 2, 3]])
+        weight = torch.tensor([0.5, 2.0, 1.25, 3.0], dtype=torch.get_default_dtype()) if weighted else None
+        x = torch.linspace(-1, 1, 15, dtype=torch.get_default_dtype()).view(5, 3).sin()
+        return Graph.from_edges(edge_index, num_nodes=5, x=x, weight=weight, directed=directed)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def random_graph() -> GraphFactory:
+    """Graphs with random edges, by default with features, undirected and unweighted."""
+
+    def make(
+        num_nodes: int = 30,
+        num_edges: int = 90,
+        *,
+        num_features: int = 6,
+        isolated: int = 0,
+        directed: bool = False,
+        weighted: bool = False,
+        seed: int = 0,
+    ) -> Graph:
+        generator = torch.Generator().manual_seed(seed)
+        return Graph.from_edges(
+            torch.randint(num_nodes - isolated, (2, num_edges), generator=generator),
+            num_nodes=num_nodes,
+            x=torch.randn(num_nodes, num_features, generator=generator) if num_features else None,
+            y=torch.randint(3, (num_nodes,), generator=generator),
+            weight=torch.rand(num_edges, generator=generator) + 0.5 if weighted else None,
+            directed=directed,
+        )
+
+    return make

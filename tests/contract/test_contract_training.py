@@ -1,0 +1,131 @@
+"""What every method does over many steps: it repeats, it can be stored, and it learns."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from bandana.evaluation.metrics import auc
+from bandana.graph import Graph
+from bandana.method import Method
+from bandana.training.trainer import TrainingConfig, pretrain
+
+GraphFactory = Callable[..., Graph]
+Build = Callable[..., Method]
+LEARNING_RATE = 1e-2
+
+
+def schedule(epochs: int) -> TrainingConfig:
+    return TrainingConfig(epochs=epochs, lr=LEARNING_RATE, evaluate_every=1, patience_evaluations=0)
+
+
+def curve(method: Method, graph: Graph, epochs: int, seed: int) -> list[float]:
+    return [row["loss"] for row in pretrain(method, graph, schedule(epochs), seed=seed).history]
+
+
+@pytest.fixture
+def graph(random_graph: GraphFactory) -> Graph:
+    return random_graph(40, 120, isolated=3)
+
+
+def test_same_seed_same_curve_bit_for_bit(
+    cls: type[Method], build: Build, embed: Callable[..., Tensor], graph: Graph
+) -> None:
+    first, second = build(cls, graph), build(cls, graph)
+    assert curve(first, graph, 3, seed=1) == curve(second, graph, 3, seed=1)
+    assert embed(first, graph).equal(embed(second, graph))
+
+
+def test_another_seed_another_curve(cls: type[Method], build: Build, graph: Graph) -> None:
+    assert curve(build(cls, graph), graph, 3, seed=1) != curve(build(cls, graph), graph, 3, seed=2)
+
+
+def test_an_interrupted_run_continues_bit_for_bit(
+    cls: type[Method], build: Build, embed: Callable[..., Tensor], graph: Graph, tmp_path: Path
+) -> None:
+    whole, first, second = (build(cls, graph) for _ in range(3))
+    pretrain(whole, graph, schedule(5), seed=1)
+    file = tmp_path / "checkpoint.safetensors"
+    pretrain(first, graph, schedule(2), seed=1, checkpoint=file)
+    pretrain(second, graph, schedule(5), seed=1, checkpoint=file)
+    assert embed(second, graph).equal(embed(whole, graph))
+
+
+def test_weights_survive_a_file(
+    cls: type[Method], build: Build, embed: Callable[..., Tensor], graph: Graph, tmp_path: Path
+) -> None:
+    trained, other = build(cls, graph), build(cls, graph, seed=1)
+    pretrain(trained, graph, schedule(2), seed=1)
+    save_file({name: tensor.contiguous() for name, tensor in trained.state_dict().items()}, tmp_path / "w.safetensors")
+    assert not embed(other, graph).equal(embed(trained, graph))
+    other.load_state_dict(load_file(tmp_path / "w.safetensors"))
+    assert embed(other, graph).equal(embed(trained, graph))
+
+
+def test_parameters_stay_finite_in_single_precision(cls: type[Method], build: Build, graph: Graph) -> None:
+    method = build(cls, graph)
+    pretrain(method, graph, schedule(3), seed=1)
+    for name, parameter in method.named_parameters():
+        assert parameter.dtype == torch.float32, name
+        assert parameter.device.type == "cpu", name
+        assert bool(parameter.isfinite().all()), name
+
+
+def test_every_trainable_parameter_moves(cls: type[Method], build: Build, graph: Graph) -> None:
+    method = build(cls, graph)
+    before = {name: parameter.detach().clone() for name, parameter in method.named_parameters()}
+    pretrain(method, graph, schedule(3), seed=1)
+    still = [name for name, p in method.named_parameters() if p.requires_grad and p.equal(before[name])]
+    assert not still
+
+
+def test_the_loss_falls(cls: type[Method], build: Build, loss_of: Callable[..., Tensor]) -> None:
+    """The same noise before and after thirty steps, so that only the weights can have made the difference."""
+    graph = planted_communities(seed=0)
+    method = build(cls, graph)
+
+    def level() -> float:
+        with torch.no_grad():
+            return sum(float(loss_of(method, graph, seed=99, step=step)) for step in range(5)) / 5
+
+    before = level()
+    pretrain(method, graph, schedule(30), seed=0)
+    assert level() < before
+
+
+def test_learning_brings_communities_together(cls: type[Method], build: Build, embed: Callable[..., Tensor]) -> None:
+    """Two nodes of one community are closer than two of different ones, clearly more often than before training."""
+    gains = []
+    for seed in range(2):
+        graph = planted_communities(seed)
+        method = build(cls, graph, seed)
+        untrained = separation(embed(method, graph), graph)
+        pretrain(method, graph, schedule(60), seed=seed)
+        gains.append(separation(embed(method, graph), graph) - untrained)
+    assert sum(gains) / len(gains) > 0.05, gains
+
+
+def planted_communities(seed: int) -> Graph:
+    """Four communities of thirty nodes, with links mostly inside, and each with ten words of its own among 200."""
+    generator = torch.Generator().manual_seed(seed)
+    community = torch.arange(120) % 4
+    first, second = torch.triu_indices(120, 120, offset=1)
+    chance = torch.where(community[first] == community[second], 0.10, 0.01)
+    linked = torch.rand(len(first), generator=generator) < chance
+    own_word = torch.arange(200) // 10 == community.unsqueeze(1)
+    x = torch.rand(120, 200, generator=generator) < torch.where(own_word, 0.10, 0.03)
+    edge_index = torch.stack([first, second])[:, linked]
+    return Graph.from_edges(edge_index, num_nodes=120, x=x, y=community)
+
+
+def separation(z: Tensor, graph: Graph) -> float:
+    """Chance that a pair within a community has a higher cosine than a pair across."""
+    assert graph.y is not None
+    cosine = normalize(z) @ normalize(z).T
+    first, second = torch.triu_indices(graph.num_nodes, graph.num_nodes, offset=1)
+    within = graph.y[first] == graph.y[second]
+    return auc(cosine[first, second][within], cosine[first, second][~within])

@@ -1,0 +1,409 @@
+"""The Triton kernels against their plain twins in double precision.
+
+On a machine with CUDA the kernels are compiled. Elsewhere triton's interpreter runs them on CPU tensors, in a process
+of its own: it must be switched on before anything imports triton.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from torch import Tensor
+
+from bandana.engine import bandwidth, edge_loss, kernels
+from bandana.engine.dropout import keep_scale
+from bandana.engine.edge_loss import DecoderWeights
+from bandana.engine.negatives import sample_negatives
+from bandana.engine.structure import Structure, build_structure
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+DEVICE = torch.device("cuda" if torch.cuda.is_available() and not INTERPRETED else "cpu")
+HAS_TRITON = find_spec("triton") is not None
+SINGLE = 2e-6
+"""Relative error that single precision may have against double precision, over a whole tensor."""
+
+
+@pytest.mark.skipif(not HAS_TRITON, reason="triton is not installed")
+@pytest.mark.skipif(INTERPRETED or DEVICE.type == "cuda", reason="the kernels run in this process")
+def test_kernels_in_the_interpreter() -> None:
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", str(Path(__file__))]
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST")}
+    done = subprocess.run(command, env=environment | {"TRITON_INTERPRET": "1"}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture
+def device() -> torch.device:
+    if not HAS_TRITON:
+        pytest.skip("triton is not installed")
+    if DEVICE.type == "cpu" and not INTERPRETED:
+        pytest.skip("run by test_kernels_in_the_interpreter")
+    return DEVICE
+
+
+@pytest.fixture
+def poison() -> Iterator[None]:
+    """Fresh memory holds NaN, so that what a kernel forgets to write is seen."""
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    assert torch.empty(3, device=DEVICE).isnan().all()
+    assert torch.ones(1, device=DEVICE).new_empty(3).isnan().all()
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+def relative_error(actual: Tensor, expected: Tensor) -> float:
+    """In the norm of the tensor; NaN and infinity are errors too."""
+    return float((actual.double() - expected.double()).norm()) / max(float(expected.norm()), 1e-30)
+
+
+def rows_of_sizes(sizes: list[int], device: torch.device) -> tuple[Structure, Tensor]:
+    columns = max([1, *sizes])
+    row = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes, dtype=torch.long))
+    col = torch.cat([torch.arange(size) for size in sizes]) if sizes else torch.empty(0, dtype=torch.long)
+    structure, _ = build_structure(row, col, len(sizes), columns)
+    return structure.to(device), (row * columns + col).to(device)
+
+
+def exact_shares(structure: Structure, keys: Tensor, temperature: float, **where: int) -> Tensor:
+    """The plain twin on the CPU in double precision."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    shares = bandwidth.boltzmann_gibbs(structure.to("cpu"), keys.cpu(), temperature, **where)
+    torch.set_default_dtype(before)
+    return shares
+
+
+SIZES = [
+    pytest.param([0, 1, 0, 2, 31, 32, 33, 255, 256, 257, 512, 700, 0], id="around the blocks"),
+    pytest.param([0, 0, 0], id="only empty rows"),
+    pytest.param([], id="no rows"),
+    pytest.param([3000], id="one long row"),
+]
+
+
+@pytest.mark.usefixtures("poison")
+@pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.parametrize("temperature", [0.2, 1.0, 1e6])
+def test_shares(device: torch.device, sizes: list[int], temperature: float) -> None:
+    from bandana.engine.kernels.bandwidth import boltzmann_gibbs
+
+    structure, keys = rows_of_sizes(sizes, device)
+    shares = boltzmann_gibbs(structure, keys, temperature, seed=4, step=5, layer=6).cpu()
+    expected = exact_shares(structure, keys, temperature, seed=4, step=5, layer=6)
+    assert shares.dtype is torch.float32
+    # The noise is rounded before the temperature divides it.
+    assert relative_error(shares, expected) < SINGLE / min(temperature, 1)
+    totals = torch.zeros(structure.num_rows).double().index_add(0, structure.row.cpu(), shares.double())
+    torch.testing.assert_close(totals, (structure.row_sizes.cpu() > 0).double(), rtol=SINGLE, atol=0)
+
+
+def test_shares_when_one_entry_takes_all(device: torch.device) -> None:
+    from bandana.engine.kernels.bandwidth import boltzmann_gibbs
+
+    structure, keys = rows_of_sizes([5, 20, 300], device)
+    shares = boltzmann_gibbs(structure, keys, 1e-6, seed=0, step=0, layer=0).cpu()
+    assert shares.equal(exact_shares(structure, keys, 1e-6, seed=0, step=0, layer=0).float())
+    assert int((shares == 1).sum()) == 3
+
+
+@pytest.mark.parametrize("where", [(0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1), (2**62, 10**6, 40)])
+def test_each_stream_draws_the_noise_of_the_plain_function(device: torch.device, where: tuple[int, int, int]) -> None:
+    """The logarithm of shares is the noise, up to a constant of the row. Keys fill all 64 bits."""
+    from bandana.engine.kernels.bandwidth import boltzmann_gibbs
+
+    words = dict(zip(("seed", "step", "layer"), where, strict=True))
+    structure, _ = rows_of_sizes([200], device)
+    keys = torch.randint(-(2**63), 2**63 - 1, (200,), generator=torch.Generator().manual_seed(0))
+    noise = boltzmann_gibbs(structure, keys.to(device), 1.0, **words).cpu().log()
+    expected = bandwidth.gaussian_noise(keys, **words)
+    torch.testing.assert_close(noise - noise.mean(), expected - expected.mean(), rtol=0, atol=1e-5)
+
+
+class Problem(NamedTuple):
+    z: Tensor
+    decoder: DecoderWeights
+    pairs: Tensor
+    weight: Tensor
+
+    def double(self) -> "Problem":
+        weights = DecoderWeights(*(tensor.double().cpu() for tensor in self.decoder))
+        return Problem(self.z.double().cpu(), weights, self.pairs.cpu(), self.weight.double().cpu())
+
+
+def problem(device: torch.device, nodes: int, width: int, hidden: int, pairs: int) -> Problem:
+    """Positive, negative and weightless pairs; with few nodes, many pairs of a node with itself."""
+    generator = torch.Generator().manual_seed(pairs)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator).to(device)
+
+    z = normal(nodes, width)
+    decoder = DecoderWeights(normal(hidden, width) / width**0.5, normal(hidden), normal(2, hidden), normal(2))
+    weight, ends = normal(pairs), torch.randint(nodes, (2, pairs), generator=generator).to(device)
+    weight[::7] = 0
+    before_relu = (z[ends[0]] * z[ends[1]]).double() @ decoder.hidden_weight.double().T + decoder.hidden_bias.double()
+    weight[(before_relu.abs() < 1e-5).any(1)] = 0  # rounding decides on which side of the kink these are
+    return Problem(z, decoder, ends, weight)
+
+
+SHAPES = [
+    pytest.param((9, 5, 4, 20), id="small"),
+    pytest.param((5, 1, 1, 7), id="width one"),
+    pytest.param((30, 256, 128, 90), id="usual widths"),
+    pytest.param((20, 33, 100, 50), id="odd widths"),
+    pytest.param((3, 1024, 1000, 9), id="largest widths"),
+    pytest.param((4, 8, 8, 0), id="no pairs"),
+]
+NAMES = ("loss", "grad_z", "grad_hidden_weight", "grad_hidden_bias", "grad_out_weight", "grad_out_bias")
+
+
+def assert_same_loss_and_gradients(given: Problem, chunk: int) -> None:
+    from bandana.engine.kernels.edge_loss import loss_and_gradients
+
+    total, gradients = loss_and_gradients(*given, 0.0, None, chunk)
+    exact_total, exact_gradients = edge_loss._loss_and_gradients(*given.double(), 0.0, None, 4096)
+    for name, actual, expected in zip(NAMES, (total, *gradients), (exact_total, *exact_gradients), strict=True):
+        assert actual.shape == expected.shape, name
+        assert relative_error(actual.cpu(), expected) < SINGLE, name
+
+
+@pytest.mark.usefixtures("poison")
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("chunks", [1, 3])
+def test_loss_and_gradients(device: torch.device, shape: tuple[int, ...], chunks: int) -> None:
+    assert_same_loss_and_gradients(problem(device, *shape), shape[-1] // chunks + 1)
+
+
+def test_more_blocks_than_programs_in_the_head(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    from bandana.engine.kernels import edge_loss as pair_kernels
+
+    monkeypatch.setattr(pair_kernels, "_HEAD_PROGRAMS", 3)
+    monkeypatch.setattr(pair_kernels, "_HEAD_TILE", 8)
+    assert_same_loss_and_gradients(problem(device, 9, 5, 4, 40), 17)
+
+
+def test_sure_predictions_keep_their_small_losses(device: torch.device) -> None:
+    """Far beyond where one plus a small number is one, and where exponentials overflow."""
+    given = problem(device, 9, 5, 4, 40)
+    for scale in (32.0, 1e4):
+        out_bias = torch.tensor([scale, 0.0], device=device)
+        zero = torch.zeros_like(given.decoder.out_weight)
+        for sign in (1, -1):
+            decoder = given.decoder._replace(out_weight=zero, out_bias=out_bias)
+            assert_same_loss_and_gradients(given._replace(decoder=decoder, weight=given.weight.abs() * sign), 1000)
+
+
+def test_a_diverged_embedding_is_not_hidden(device: torch.device) -> None:
+    from bandana.engine.kernels.edge_loss import loss_and_gradients
+
+    given = problem(device, 9, 5, 4, 20)
+    given.z[given.pairs[0, 1]] = torch.nan
+    total, gradients = loss_and_gradients(*given, 0.0, None, 1000)
+    assert total.isnan()
+    assert all(gradient.isnan().any() for gradient in gradients)
+
+
+def kept(shape: tuple[int, int], rate: float, seed: int, device: torch.device, first: int = 0) -> Tensor:
+    """Which elements survive: the product of ones."""
+    from bandana.engine.kernels.edge_loss import hadamard
+
+    node = torch.zeros(shape[0], dtype=torch.long, device=device)
+    ones = torch.ones(1, shape[1], device=device)
+    return hadamard(ones, node, node, rate, torch.tensor([seed], device=device), first)
+
+
+@pytest.mark.parametrize("rate", [0.2, 0.5, 0.9])
+@pytest.mark.parametrize("width", [7, 64, 100])
+def test_dropout_keeps_its_share_independently(device: torch.device, rate: float, width: int) -> None:
+    mask = kept((200, width), rate, 7, device).cpu().double()
+    assert bool(((mask == 0) | (mask == 1)).all())
+    share, five_sigma = 1 / keep_scale(rate), 5 * (rate * (1 - rate)) ** 0.5
+    assert abs(float(mask.mean()) - share) < five_sigma / mask.numel() ** 0.5
+    assert float((mask.mean(0) - share).abs().max()) < five_sigma / mask.shape[0] ** 0.5
+    centred = (mask - share) / (share * (1 - share)) ** 0.5
+    for lagged in (centred[1:] * centred[:-1], centred[:, 1:] * centred[:, :-1], centred * centred.roll(width // 2, 1)):
+        assert abs(float(lagged.mean())) < 5 / lagged.numel() ** 0.5
+
+
+def test_dropout_belongs_to_the_seed_and_the_number_of_the_pair(device: torch.device) -> None:
+    whole = kept((50, 20), 0.5, 3, device)
+    assert kept((30, 20), 0.5, 3, device, first=20).equal(whole[20:])
+    assert kept((50, 20), 0.5, 3, device).equal(whole)
+    for other in (kept((50, 20), 0.5, 4, device), kept((50, 20), 0.5, 3 + 2**40, device)):
+        assert 0.4 < float((other != whole).float().mean()) < 0.6
+    far = kept((50, 20), 0.5, 3, device, first=2**32)
+    assert 0.4 < float((far != whole).float().mean()) < 0.6
+
+
+@pytest.mark.parametrize("chunk", [30, 1000])
+@pytest.mark.parametrize("shape", [(9, 5, 4, 40), (20, 40, 16, 50)])
+def test_dropout_of_the_gradient_is_that_of_the_product(
+    device: torch.device, shape: tuple[int, ...], chunk: int
+) -> None:
+    """Against torch's own derivative of the plain equation under the same mask."""
+    from bandana.engine.kernels.edge_loss import draw_seed, loss_and_gradients
+
+    rate, given = 0.4, problem(device, *shape)
+    generator = torch.Generator(device).manual_seed(5)
+    total, gradients = loss_and_gradients(*given, rate, generator, chunk)
+    seed = int(draw_seed(generator.manual_seed(5)))
+    mask = kept((shape[3], shape[1]), rate, seed, device).cpu().double() * keep_scale(rate)
+    assert 0 < int((mask == 0).sum()) < mask.numel()
+
+    exact = given.double()
+    leaves = [tensor.requires_grad_() for tensor in (exact.z, *exact.decoder)]
+    product = exact.z[exact.pairs[0]] * exact.z[exact.pairs[1]] * mask
+    hidden = torch.relu(product @ exact.decoder.hidden_weight.T + exact.decoder.hidden_bias)
+    log_p = torch.log_softmax(hidden @ exact.decoder.out_weight.T + exact.decoder.out_bias, dim=1)
+    loss = -(exact.weight.clamp(min=0) * log_p[:, 0]).sum() + (exact.weight.clamp(max=0) * log_p[:, 1]).sum()
+    assert relative_error(total.cpu(), loss.detach()) < SINGLE
+    for name, actual, expected in zip(NAMES[1:], gradients, torch.autograd.grad(loss, leaves), strict=True):
+        assert relative_error(actual.cpu(), expected) < SINGLE, name
+
+
+def test_two_calls_with_one_generator_drop_differently(device: torch.device) -> None:
+    from bandana.engine.kernels.edge_loss import loss_and_gradients
+
+    given, generator = problem(device, 9, 5, 4, 20), torch.Generator(device).manual_seed(0)
+    first, second = (loss_and_gradients(*given, 0.5, generator, 1000)[0] for _ in range(2))
+    again = loss_and_gradients(*given, 0.5, generator.manual_seed(0), 1000)[0]
+    assert first != second
+    torch.testing.assert_close(again, first)
+
+
+def test_inputs_are_left_alone_and_may_lie_anyhow(device: torch.device) -> None:
+    from bandana.engine.kernels.edge_loss import loss_and_gradients
+
+    given = problem(device, 9, 5, 4, 20)
+    tensors = (given.z, *given.decoder, given.pairs, given.weight)
+    before = [tensor.clone() for tensor in tensors]
+    total, _ = loss_and_gradients(*given, 0.0, None, 6)
+    strided = given._replace(pairs=given.pairs.T.contiguous().T, weight=given.weight.repeat(2, 1).T.contiguous()[:, 0])
+    assert not strided.pairs.is_contiguous()
+    assert not strided.weight.is_contiguous()
+    torch.testing.assert_close(loss_and_gradients(*strided, 0.0, None, 6)[0], total)
+    assert all(tensor.equal(copy) for tensor, copy in zip(tensors, before, strict=True))
+
+
+def assert_public_functions_use_the_kernels(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    from bandana.engine.kernels import bandwidth as row_kernels
+    from bandana.engine.kernels import edge_loss as pair_kernels
+
+    calls: list[str] = []
+
+    def watch(module: Any, name: str) -> None:
+        original = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *args, **kwargs: calls.append(name) or original(*args, **kwargs))
+
+    watch(row_kernels, "boltzmann_gibbs")
+    watch(pair_kernels, "loss_and_gradients")
+    structure, keys = rows_of_sizes([3, 0, 5], device)
+    shares = bandwidth.boltzmann_gibbs(structure, keys, 1.0, seed=0, step=0, layer=0)
+    assert shares.shape == (8,)
+    given = problem(device, 9, 5, 4, 20)
+    leaves = [tensor.requires_grad_() for tensor in (given.z, *given.decoder)]
+    loss = edge_loss.edge_loss(*given, dropout=0.3, generator=torch.Generator(device).manual_seed(0))
+    loss *= 2
+    gradients = torch.autograd.grad(loss, leaves)
+    with torch.no_grad():
+        _, expected = pair_kernels.loss_and_gradients(*given, 0.3, torch.Generator(device).manual_seed(0), 1000)
+    assert calls == ["boltzmann_gibbs", "loss_and_gradients", "loss_and_gradients"]
+    for gradient, half in zip(gradients, expected, strict=True):
+        torch.testing.assert_close(gradient, half * 2)
+
+
+def test_the_public_functions_use_the_kernels_where_they_can(
+    device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernels, "usable", lambda device, dtype: True)
+    assert_public_functions_use_the_kernels(device, monkeypatch)
+
+
+def test_repeatable_results_are_left_to_the_plain_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "usable", lambda device, dtype: True)
+    torch.use_deterministic_algorithms(True)
+    chosen = edge_loss._implementation(torch.zeros(1))
+    torch.use_deterministic_algorithms(False)
+    assert chosen is edge_loss._loss_and_gradients
+
+
+def test_without_triton_or_a_compiler_the_plain_functions_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    cuda = torch.device("cuda:0")
+    kernels._compiles.cache_clear()
+    monkeypatch.setattr(kernels, "find_spec", lambda name: None)
+    assert not kernels.usable(cuda, torch.float32)
+
+    def no_compiler(device: torch.device) -> None:
+        raise RuntimeError("no C compiler")
+
+    kernels._compiles.cache_clear()
+    monkeypatch.setattr(kernels, "find_spec", lambda name: name)
+    monkeypatch.setitem(sys.modules, "bandana.engine.kernels.probe", SimpleNamespace(probe=no_compiler))
+    with pytest.warns(UserWarning, match="no C compiler"):
+        assert not kernels.usable(cuda, torch.float32)
+    assert not kernels.usable(cuda, torch.float32)  # and it is said once
+    kernels._compiles.cache_clear()
+    assert not kernels.usable(torch.device("cpu"), torch.float32)
+
+
+@pytest.mark.skipif(INTERPRETED, reason="once is enough")
+def test_importing_the_engine_does_not_import_triton() -> None:
+    code = "import sys, bandana.engine.edge_loss, bandana.engine.bandwidth; sys.exit('triton' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+@pytest.mark.cuda
+@pytest.mark.usefixtures("poison")
+def test_on_cuda_rows_of_every_length(device: torch.device) -> None:
+    from bandana.engine.kernels.bandwidth import boltzmann_gibbs
+
+    generator = torch.Generator().manual_seed(0)
+    sizes = [*torch.randint(0, 60, (5000,), generator=generator).tolist(), 20_000, *range(300), 0]
+    structure, keys = rows_of_sizes(sizes, device)
+    shares = boltzmann_gibbs(structure, keys, 0.5, seed=1, step=2, layer=3)
+    assert relative_error(shares.cpu(), exact_shares(structure, keys, 0.5, seed=1, step=2, layer=3)) < 2 * SINGLE
+
+
+@pytest.mark.cuda
+@pytest.mark.usefixtures("poison")
+@pytest.mark.parametrize(
+    ("shape", "chunk"),
+    [
+        ((300, 256, 128, 5000), 1 << 17),
+        ((300, 100, 70, 5000), 777),
+        ((200, 1024, 1024, 600), 500),
+        ((50, 3, 2, 999), 64),
+    ],
+)
+def test_on_cuda_loss_and_gradients(device: torch.device, shape: tuple[int, ...], chunk: int) -> None:
+    assert_same_loss_and_gradients(problem(device, *shape), chunk)
+
+
+@pytest.mark.cuda
+def test_on_cuda_more_pairs_than_a_chunk(device: torch.device) -> None:
+    assert_same_loss_and_gradients(problem(device, 20_000, 16, 8, 200_000), 1 << 17)
+
+
+@pytest.mark.cuda
+def test_on_cuda_the_kernels_are_chosen(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert kernels.usable(torch.zeros(1, device=device).device, torch.float32)
+    assert not kernels.usable(torch.zeros(1, device=device).device, torch.float64)
+    assert_public_functions_use_the_kernels(device, monkeypatch)
+
+
+@pytest.mark.cuda
+def test_on_cuda_negatives_are_no_edges(device: torch.device) -> None:
+    generator = torch.Generator(device).manual_seed(0)
+    edge_keys = torch.randint(200 * 200, (4000,), generator=generator, device=device).unique()
+    edge_keys = edge_keys[edge_keys // 200 != edge_keys % 200]
+    first, second = sample_negatives(edge_keys, 200, 50_000, generator)
+    assert first.shape == (50_000,)
+    assert not bool((first == second).any())
+    assert not bool(torch.isin(first * 200 + second, edge_keys).any())

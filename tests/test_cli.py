@@ -1,0 +1,199 @@
+"""The command line as a newcomer meets it: exit codes, files, and sentences instead of tracebacks.
+
+Starting an interpreter takes longer than a small run, so most tests call the entry point in this process.
+"""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from bandana.__main__ import main
+
+QUICK = (
+    "--set",
+    "training.epochs=4",
+    "--set",
+    "training.evaluate_every=2",
+    "--set",
+    "probe.repeats=2",
+    "--device",
+    "cpu",
+)
+
+
+class Answer(NamedTuple):
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+Bandana = Callable[..., Answer]
+
+
+@pytest.fixture
+def bandana(tmp_path: Path, monkeypatch, capsys) -> Bandana:
+    """Run a command in an empty folder, as the shell would."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BANDANA_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("COLUMNS", "100")
+
+    def call(*words: str) -> Answer:
+        monkeypatch.setattr(sys, "argv", ["bandana", *words])
+        with pytest.raises(SystemExit) as end:
+            main()
+            sys.exit(0)
+        shown = capsys.readouterr()
+        return Answer(int(end.value.code or 0), shown.out, shown.err)
+
+    return call
+
+
+def test_help_answers_at_once_and_names_every_verb() -> None:
+    fastest = float("inf")
+    for _ in range(3):
+        started = time.perf_counter()
+        answer = subprocess.run(
+            [sys.executable, "-m", "bandana", "--help"], capture_output=True, text=True, check=False
+        )
+        fastest = min(fastest, time.perf_counter() - started)
+    assert answer.returncode == 0
+    assert all(verb in answer.stdout for verb in ("demo", "run", "methods", "datasets", "env"))
+    assert fastest < 0.5
+
+
+def test_a_run_writes_its_folder_and_the_folder_runs_again(tmp_path: Path, bandana: Bandana) -> None:
+    answer = bandana("run", "bandana", "karate", "--task", "node", "--seeds", "2", *QUICK, "--out", "run")
+    assert answer.returncode == 0, answer.stderr
+    assert "node classification, clean protocol, 2 pre-training seeds" in " ".join(answer.stdout.split())
+    assert "untrained encoder" in answer.stdout
+    folder = tmp_path / "run"
+    record = json.loads((folder / "record.json").read_text())
+    assert [seed["seed"] for seed in record["seeds"]] == [0, 1]
+    assert set(record["summary"]) >= {"micro_f1", "macro_f1"}
+    assert {"torch", "bandana", "cpu"} <= set(record["environment"])
+    assert record["seeds"][0]["split"]["digest"] != record["seeds"][1]["split"]["digest"]
+    for seed in (0, 1):
+        assert (folder / f"seed-{seed}" / "weights.safetensors").exists()
+        assert not (folder / f"seed-{seed}" / "checkpoint.safetensors").exists()
+
+    again = bandana("run", "run/config.toml", "--seeds", "2", "--device", "cpu", "--out", "again", "--json")
+    assert again.returncode == 0, again.stderr
+    repeated = json.loads(again.stdout)
+    for one, other in zip(record["seeds"], repeated["seeds"], strict=True):
+        assert one["metrics"] == other["metrics"]
+    assert (folder / "config.toml").read_text() == (tmp_path / "again" / "config.toml").read_text()
+
+
+def test_the_link_task_reports_both_scorings_and_the_heuristics(tmp_path: Path, bandana: Bandana) -> None:
+    answer = bandana("run", "bandana", "karate", "--task", "link", *QUICK, "--json")
+    assert answer.returncode == 0, answer.stderr
+    record = json.loads(answer.stdout)
+    seed = record["seeds"][0]
+    assert {"auc", "ap", "mrr", "auc_sigmoid32", "decoder_auc"} <= set(seed["metrics"])
+    assert len(seed["floors"]) == 4, "karate has no features: untrained encoder and three heuristics"
+    assert next((tmp_path / "runs").iterdir()).name.startswith("bandana-karate-link-clean-")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("run", "bandanna", "karate"), "There is no method 'bandanna'. Did you mean 'bandana'?"),
+        (("run", "bandana", "krate"), "There is no data set 'krate'. Did you mean 'karate'?"),
+        (("run", "bandana"), "name a data set too"),
+        (("run", "bandana", "karate", "--task", "nodes"), "Did you mean 'node'?"),
+        (
+            ("run", "bandana", "karate", "--set", "training.epoch=3"),
+            "training.epoch: there is no such option. Did you mean 'epochs'?",
+        ),
+        (
+            ("run", "bandana", "karate", "--set", "training.epochs=many"),
+            "training.epochs: must be a whole number, got 'many'.",
+        ),
+        (
+            ("run", "bandana", "karate", "--set", "model.mask.distribution=normal"),
+            "model.mask.distribution: 'normal' is not a choice",
+        ),
+        (("run", "bandana", "karate", "--set", "model.encoder.dropout=1.5"), "dropout: must lie in [0, 1), got 1.5"),
+        (("run", "bandana", "karate", "--set", "epochs"), "write key=value"),
+        (("run", "bandana", "karate", "--protocol", "papr"), "protocol: 'papr' is not a choice. Did you mean 'paper'?"),
+        (("run", "bandana", "karate", "--device", "tpu"), "'tpu' is not a choice"),
+        (("run", "missing.toml"), "missing.toml: cannot be read"),
+        (("run", "bandana", "cora", "--data-root", "nowhere"), "Data root nowhere: there is no such folder"),
+    ],
+)
+def test_mistakes_end_in_one_sentence_and_code_2(bandana: Bandana, words: tuple[str, ...], sentence: str) -> None:
+    answer = bandana(*words)
+    assert answer.returncode == 2
+    assert sentence in answer.stderr
+    assert answer.stderr.startswith("Error: ")
+    assert answer.stderr.count("\n") == 1
+    assert "Traceback" not in answer.stderr
+
+
+@pytest.mark.parametrize(
+    "words", [("rum",), ("run", "bandana", "karate", "--sede", "3"), ("run", "bandana", "karate", "--seeds", "0")]
+)
+def test_unknown_words_get_a_suggestion_and_code_2(bandana: Bandana, words: tuple[str, ...]) -> None:
+    answer = bandana(*words)
+    assert answer.returncode == 2
+    assert "Traceback" not in answer.stderr
+    assert any(hint in answer.stderr for hint in ("Did you mean 'run'?", "--seeds", "x>=1"))
+
+
+def test_an_occupied_folder_is_left_alone(tmp_path: Path, bandana: Bandana) -> None:
+    first = bandana("run", "bandana", "karate", *QUICK, "--out", "run")
+    assert first.returncode == 0, first.stderr
+    before = (tmp_path / "run" / "record.json").read_bytes()
+    other = bandana("run", "bandana", "karate", *QUICK, "--set", "training.lr=0.5", "--out", "run")
+    assert other.returncode == 2
+    assert "holds a run with other settings" in other.stderr
+    assert (tmp_path / "run" / "record.json").read_bytes() == before
+
+
+def test_a_killed_run_goes_on_to_the_same_bits(tmp_path: Path, bandana: Bandana) -> None:
+    options = (
+        "training.epochs=30",
+        "training.evaluate_every=1",
+        "training.patience_evaluations=0",
+        "model.encoder.width=16",
+    )
+    settings = [word for option in options for word in ("--set", option)]
+    command = ("run", "bandana", "digits", *QUICK[4:], *settings)
+    whole = bandana(*command, "--out", "whole", "--json")
+    assert whole.returncode == 0, whole.stderr
+    process = subprocess.Popen(
+        [sys.executable, "-m", "bandana", *command, "--out", "killed"],
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    checkpoint = tmp_path / "killed" / "seed-0" / "checkpoint.safetensors"
+    deadline = time.monotonic() + 120
+    while not checkpoint.exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert checkpoint.exists(), "the process ended before it was killed"
+    resumed = bandana(*command, "--out", "killed", "--json")
+    assert resumed.returncode == 0, resumed.stderr
+    expected, found = (json.loads(answer.stdout)["seeds"][0] for answer in (whole, resumed))
+    assert found["metrics"] == expected["metrics"]
+    weights = [(tmp_path / name / "seed-0" / "weights.safetensors").read_bytes() for name in ("whole", "killed")]
+    assert weights[0] == weights[1]
+
+
+def test_listings(bandana: Bandana) -> None:
+    methods, datasets, env = (json.loads(bandana(verb, "--json").stdout) for verb in ("methods", "datasets", "env"))
+    assert methods["bandana"]["year"] == 2024
+    assert {row["name"]: row["presence"] for row in datasets}["digits"] == "built in"
+    assert len(datasets) == 16
+    assert env["bandana"]
+    for verb in ("methods", "datasets", "env"):
+        assert bandana(verb).returncode == 0

@@ -1,0 +1,23 @@
+"""The demonstration writes what it says it writes."""
+
+import pyarrow.parquet as pq
+import pytest
+
+from bandana import demo
+from bandana.paper.cookbook import recipe
+
+pytest.importorskip("matplotlib", reason="the picture needs the plot extra")
+
+
+def test_the_demo_shows_both_tasks_and_leaves_vectors_and_a_picture(tmp_path, monkeypatch, capsys) -> None:
+    short = {"training.epochs": 4, "training.evaluate_every": 2, "probe.repeats": 2}
+    monkeypatch.setattr(demo, "recipe", lambda *cell: recipe(*cell, short))
+    demo.run_demo(tmp_path, "cpu")
+    shown = capsys.readouterr().out
+    for words in ("node classification", "link prediction", "raw features", "untrained encoder", "resource allocation"):
+        assert words in shown
+    table = pq.read_table(tmp_path / "embeddings.parquet")
+    assert table.column_names == ["node_id", "embedding"]
+    assert table.num_rows == 1797
+    assert table.schema.field("embedding").type.list_size == 256
+    assert (tmp_path / "embeddings.png").read_bytes().startswith(b"\x89PNG")

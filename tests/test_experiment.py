@@ -1,0 +1,128 @@
+"""The pipeline: what reaches training, what floors are, and how protocols differ."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from bandana import experiment as pipeline
+from bandana.config import read_toml, to_table, to_toml
+from bandana.data.datasets import Dataset, load
+from bandana.errors import UserError
+from bandana.experiment import Experiment, run, run_seed
+from bandana.paper.cookbook import recipe
+
+SHORT = {"training.epochs": 4, "training.evaluate_every": 2, "probe.repeats": 2}
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def karate() -> Dataset:
+    return load("karate")
+
+
+def test_training_sees_neither_held_out_links_nor_the_whole_graph(karate: Dataset, monkeypatch) -> None:
+    seen = {}
+
+    def spy(method, graph, config, **rest):
+        seen["graph"] = graph
+        return original(method, graph, config, **rest)
+
+    original = pipeline.pretrain
+    monkeypatch.setattr(pipeline, "pretrain", spy)
+    experiment = recipe("bandana", "karate", "link", SHORT)
+    run_seed(experiment, karate, 0, CPU)
+    split = pipeline.split_edges(karate.graph, 0.05, 0.10, seed=0)
+    trained = {tuple(pair) for pair in seen["graph"].edge_index.T.tolist()}
+    held_out = {tuple(pair) for part in (split.valid, split.test) for pair in part.positive.T.tolist()}
+    assert held_out
+    assert not trained & (held_out | {pair[::-1] for pair in held_out})
+    assert len(trained) == karate.graph.num_edges - 2 * len(held_out)
+
+
+def test_labels_change_only_the_probe(karate: Dataset) -> None:
+    experiment = recipe("bandana", "karate", "node", SHORT)
+    shuffled = karate.graph.y[torch.randperm(34, generator=torch.Generator().manual_seed(0))]
+    one = run_seed(experiment, karate, 0, CPU)
+    other = run_seed(experiment, replace(karate, graph=replace(karate.graph, y=shuffled)), 0, CPU)
+    assert torch.equal(one.embedding, other.embedding)
+    assert one.record.metrics != other.record.metrics
+
+
+def test_seeds_repeat_bit_for_bit_and_differ_from_each_other(karate: Dataset) -> None:
+    experiment = recipe("bandana", "karate", "link", SHORT)
+    first, again, other = (run_seed(experiment, karate, seed, CPU) for seed in (0, 0, 1))
+    assert torch.equal(first.embedding, again.embedding)
+    assert first.record.metrics == again.record.metrics
+    assert first.record.split != other.record.split
+    assert not torch.equal(first.embedding, other.embedding)
+
+
+def test_a_finished_seed_is_not_run_again(tmp_path, monkeypatch) -> None:
+    experiment = recipe("bandana", "karate", "node", SHORT)
+    first = run(experiment, seeds=[0], device="cpu", folder=tmp_path)
+    monkeypatch.setattr(pipeline, "pretrain", lambda *_, **__: pytest.fail("trained again"))
+    again = run(experiment, seeds=[0], device="cpu", folder=tmp_path)
+    assert again.seeds[0].metrics == first.seeds[0].metrics
+
+
+def test_floors_are_the_untrained_method_and_the_features() -> None:
+    data = load("digits")
+    experiment = recipe("bandana", "digits", "link", SHORT)
+    floors = run_seed(experiment, data, 0, CPU).record.floors
+    assert set(floors) == {"raw features", "untrained encoder", "common neighbours", "Adamic-Adar", "resource allocation"}
+    assert all(0.5 < metrics["auc"] <= 1 for metrics in floors.values())
+
+
+def test_protocols_differ_in_what_chooses_and_what_is_ranked(karate: Dataset, monkeypatch) -> None:
+    asked = []
+    original = pipeline.dot_product_probe
+
+    class Spy(dict):
+        def __getitem__(self, key):
+            asked.append(key)
+            return super().__getitem__(key)
+
+    monkeypatch.setattr(pipeline, "dot_product_probe", lambda z, pairs: Spy(original(z, pairs)))
+    for protocol, metric in (("clean", "auc"), ("paper", "auc_sigmoid32")):
+        asked.clear()
+        run_seed(recipe("bandana", "karate", "link", {**SHORT, "protocol": protocol}), karate, 0, CPU)
+        assert set(asked) == {metric}
+
+
+def test_a_set_without_labels_cannot_be_classified(karate: Dataset) -> None:
+    unlabelled = replace(karate, graph=replace(karate.graph, y=None))
+    with pytest.raises(UserError, match="has no labels.*--task link"):
+        run_seed(recipe("bandana", "karate", "node", SHORT), unlabelled, 0, CPU)
+
+
+def test_configurations_survive_a_file(tmp_path) -> None:
+    experiment = recipe("bandana", "cora", "link", {"model.mask.temperature": [0.5, 0.25], "protocol": "paper"})
+    path = tmp_path / "config.toml"
+    path.write_text(to_toml(to_table(experiment)))
+    assert Experiment.from_table(read_toml(path)) == experiment
+
+
+def test_a_configuration_must_name_its_method() -> None:
+    with pytest.raises(UserError, match="method: a configuration must name it"):
+        Experiment.from_table({"dataset": "cora", "task": "node"})
+
+
+@pytest.mark.parametrize("ratio", [0.05, 0.01])
+def test_scarce_labels(ratio: float) -> None:
+    changes = {**SHORT, "split.nodes": [ratio, 0.1, 0.9 - ratio]}
+    result = run_seed(recipe("bandana", "digits", "node", changes), load("digits"), 0, CPU)
+    assert 0.05 < result.record.metrics["micro_f1"] <= 1
+
+
+@pytest.mark.real_data
+@pytest.mark.parametrize(("name", "published"), [("cora", 0.7077), ("citeseer", 0.6048), ("pubmed", 0.7571), ("photo", 0.9630)])
+def test_the_measured_mask_ratio_is_the_papers(name: str, published: float) -> None:
+    from bandana.data.splits import split_edges
+    from bandana.method import Clock
+    from bandana.parts.masks import draw_mask
+
+    experiment = recipe("bandana", name, "node")
+    graph = split_edges(load(name).graph, 0.10, 0.05, seed=0).train
+    mask = draw_mask(experiment.model.mask, graph, Clock(0), 0)
+    assert 1 - float(mask.values.mean()) == pytest.approx(published, abs=0.005)
