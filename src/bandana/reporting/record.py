@@ -89,7 +89,7 @@ def environment() -> dict[str, str]:
     """Versions and hardware."""
     packages = {name: version(name) for name in ("torch", "torch_geometric", "numpy", "scipy", "scikit-learn")}
     facts = {"bandana": __version__, "python": platform.python_version(), **packages}
-    facts |= {"system": platform.platform(terse=True), "cpu": _cpu_name(), "cores": str(os.cpu_count())}
+    facts |= {"system": platform.system(), "cpu": _cpu_name(), "cores": str(os.cpu_count())}
     if torch.cuda.is_available():
         facts |= {"gpu": torch.cuda.get_device_name(), "cuda": str(torch.version.cuda)}
     return facts
