@@ -83,7 +83,9 @@ def measure(num_edges: int, repeats: int) -> Row:
 
     peak.start()
     watch.start()
-    pretrain(method, graph, TrainingConfig(epochs=WARM_UP + repeats, edge_batch_size=0), seed=SEED, on_epoch=after_epoch)
+    pretrain(
+        method, graph, TrainingConfig(epochs=WARM_UP + repeats, edge_batch_size=0), seed=SEED, on_epoch=after_epoch
+    )
     epoch_s = median(epochs[WARM_UP:])
     return Row(
         edges=graph.num_edges,
@@ -129,7 +131,9 @@ def main() -> None:
     if args.only:
         print(json.dumps(asdict(measure(args.only, args.repeats))))
         return
-    print(f"torch {torch.__version__}, cpu, {args.threads} threads, {os.cpu_count()} cores; one full-batch step per epoch")
+    print(
+        f"torch {torch.__version__}, cpu, {args.threads} threads, {os.cpu_count()} cores; one full-batch step per epoch"
+    )
     print(
         f"{'edges':>11}{'nodes':>9}{'largest':>9}{'build s':>9}{'epoch s':>9}{'ns/edge':>9}"
         f"{'training MB':>13}{'process MB':>12}{'load':>7}"

@@ -78,9 +78,7 @@ class ReferenceTraining:
         self.edge_index = graph.edge_index
         self.training = training
         self.model = Reference(model, graph.num_features).to(graph.device)
-        self.optimizer = torch.optim.Adam(
-            self.model.parameters(), lr=training.lr, weight_decay=training.weight_decay
-        )
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=training.lr, weight_decay=training.weight_decay)
 
     def __call__(self) -> float:
         """Train one epoch: new negatives once, then a whole encoder pass for every batch of edges."""

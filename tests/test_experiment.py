@@ -70,7 +70,13 @@ def test_floors_are_the_untrained_method_and_the_features() -> None:
     data = load("digits")
     experiment = recipe("bandana", "digits", "link", SHORT)
     floors = run_seed(experiment, data, 0, CPU).record.floors
-    assert set(floors) == {"raw features", "untrained encoder", "common neighbours", "Adamic-Adar", "resource allocation"}
+    assert set(floors) == {
+        "raw features",
+        "untrained encoder",
+        "common neighbours",
+        "Adamic-Adar",
+        "resource allocation",
+    }
     assert all(0.5 < metrics["auc"] <= 1 for metrics in floors.values())
 
 
@@ -92,7 +98,7 @@ def test_protocols_differ_in_what_chooses_and_what_is_ranked(karate: Dataset, mo
 
 def test_a_set_without_labels_cannot_be_classified(karate: Dataset) -> None:
     unlabelled = replace(karate, graph=replace(karate.graph, y=None))
-    with pytest.raises(UserError, match="has no labels.*--task link"):
+    with pytest.raises(UserError, match=r"has no labels.*--task link"):
         run_seed(recipe("bandana", "karate", "node", SHORT), unlabelled, 0, CPU)
 
 
@@ -116,7 +122,9 @@ def test_scarce_labels(ratio: float) -> None:
 
 
 @pytest.mark.real_data
-@pytest.mark.parametrize(("name", "published"), [("cora", 0.7077), ("citeseer", 0.6048), ("pubmed", 0.7571), ("photo", 0.9630)])
+@pytest.mark.parametrize(
+    ("name", "published"), [("cora", 0.7077), ("citeseer", 0.6048), ("pubmed", 0.7571), ("photo", 0.9630)]
+)
 def test_the_measured_mask_ratio_is_the_papers(name: str, published: float) -> None:
     from bandana.data.splits import split_edges
     from bandana.method import Clock

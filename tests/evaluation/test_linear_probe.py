@@ -182,12 +182,16 @@ def test_test_labels_change_the_test_score_and_nothing_else(selection: str) -> N
     problem, config = noisy(), SHORT
     wrong = problem.y.clone()
     wrong[problem.split.test] = 7 - problem.y[problem.split.test]
-    honest, fooled = (linear_probe(problem.z, y, problem.split, config, seed=2, selection=selection) for y in (problem.y, wrong))
+    honest, fooled = (
+        linear_probe(problem.z, y, problem.split, config, seed=2, selection=selection) for y in (problem.y, wrong)
+    )
     assert fooled["valid_micro_f1"] == honest["valid_micro_f1"]
     assert honest["micro_f1"] > fooled["micro_f1"] == fooled["macro_f1"] == 0.0
     relabelled = problem.y.clone()
     relabelled[problem.split.test] = 2
-    predictions_of_class_two = linear_probe(problem.z, relabelled, problem.split, config, seed=2, selection=selection)["micro_f1"]
+    predictions_of_class_two = linear_probe(problem.z, relabelled, problem.split, config, seed=2, selection=selection)[
+        "micro_f1"
+    ]
     train, valid = problem.labelled(problem.split.train), problem.labelled(problem.split.valid)
     by_micro, _ = train_probes(train, valid, config, seed=2)
     share = (by_micro.predict(problem.z[problem.split.test]) == 2).double().mean()

@@ -20,8 +20,8 @@ from bandana.errors import UserError
 from bandana.evaluation.metrics import batch_macro_f1, batch_micro_f1
 
 Selection: TypeAlias = Literal["joint", "separate"]
-"""``"joint"`` scores both metrics at the epoch of best validation micro-F1; ``"separate"`` lets each metric have the epoch
-of its own best validation value, as published figures do. Ties go to the latest epoch."""
+"""``"joint"`` scores both metrics at the epoch of best validation micro-F1; ``"separate"`` lets each metric have the
+epoch of its own best validation value, as published figures do. Ties go to the latest epoch."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
