@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -156,6 +157,7 @@ def run_seed(
         best_epoch=state.progress.best_epoch,
         epochs=state.epoch,
         seconds={"pretrain": state.seconds, "evaluate": time.perf_counter() - started},
+        diagnostics=_mean_of(state.history, method.diagnostics()),
         history=state.history,
         split=asdict(edges.certificate),
     )
@@ -232,6 +234,11 @@ def _monitor(experiment: Experiment, method: Method, edges: EdgeSplit) -> Callab
     if decoder is None:
         raise UserError(f"monitor: {experiment.method} has no link decoder. Use --set monitor=dot_product.")
     return lambda: end_to_end(decoder, edges.valid)["auc"]
+
+
+def _mean_of(history: list[dict[str, float]], names: Iterable[str]) -> dict[str, float]:
+    """The mean of some columns of the history."""
+    return {name: fmean(row[name] for row in history) for name in names}
 
 
 def _decoder(method: Method, graph: Graph) -> Callable[[Tensor], Tensor] | None:

@@ -60,6 +60,8 @@ def run_and_show(
         console.print_json(record.to_json())
         return
     console.print(result_table(record))
+    for name, (mean, _) in record.diagnostics.items():
+        console.print(f"{name.replace('_', ' ').capitalize()}, measured in training: {mean:.4f}")
     console.print(f"Configuration, figures of every seed and weights: [bold]{folder}[/bold]")
 
 

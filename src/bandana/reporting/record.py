@@ -34,6 +34,7 @@ class SeedRecord:
         best_epoch: Epoch whose weights were kept.
         epochs: Epochs trained.
         seconds: Time of each stage.
+        diagnostics: What the method measured of itself in training, such as the mask ratio.
         history: One row per evaluation.
         split: Certificate of the edge split.
     """
@@ -44,6 +45,7 @@ class SeedRecord:
     best_epoch: int
     epochs: int
     seconds: dict[str, float]
+    diagnostics: dict[str, float]
     history: list[dict[str, float]]
     split: dict[str, Any]
 
@@ -68,6 +70,11 @@ class RunRecord:
         """The same for every floor."""
         names = self.seeds[0].floors if self.seeds else {}
         return {name: summarise([seed.floors[name] for seed in self.seeds]) for name in names}
+
+    @property
+    def diagnostics(self) -> dict[str, tuple[float, float]]:
+        """The same for what the method measured of itself in training."""
+        return summarise([seed.diagnostics for seed in self.seeds])
 
     def to_json(self) -> str:
         table = asdict(self)
