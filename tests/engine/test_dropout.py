@@ -41,7 +41,7 @@ def test_survivors_are_scaled_and_the_others_zero() -> None:
     x = torch.rand(50, 30, generator=seeded(1)) + 0.5
     mask = keep_mask(x.shape, 0.3, seeded())
     assert 0 < int(mask.sum()) < x.numel()
-    torch.testing.assert_close(dropout(x, 0.3, seeded()), torch.where(mask, x * keep_scale(0.3), 0.0))
+    torch.testing.assert_close(dropout(x, 0.3, seeded()), torch.where(mask.bool(), x * keep_scale(0.3), 0.0))
 
 
 def test_gradient_is_mask_times_scale() -> None:

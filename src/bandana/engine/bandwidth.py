@@ -62,13 +62,13 @@ def segment_softmax(structure: Structure, logits: Tensor, loop_logits: Tensor | 
     highest = torch.segment_reduce(logits, "max", offsets=structure.rowptr, unsafe=True)
     if loop_logits is not None:
         highest = torch.maximum(highest, loop_logits)
-    shares = (logits - highest[structure.row]).exp_()
+    shares = (logits - highest.index_select(0, structure.row)).exp_()
     total = row_sums(structure, shares)
     if loop_logits is None:
-        return shares.div_(total[structure.row]), torch.ones_like(total)
+        return shares.div_(total.index_select(0, structure.row)), torch.ones_like(total)
     loop = (loop_logits - highest).exp_()
     total += loop
-    return shares.div_(total[structure.row]), loop.div_(total)
+    return shares.div_(total.index_select(0, structure.row)), loop.div_(total)
 
 
 def _unit(bits: Tensor) -> Tensor:

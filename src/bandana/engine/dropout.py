@@ -21,14 +21,19 @@ def dropout(x: Tensor, probability: float, generator: torch.Generator | None) ->
 
 
 def keep_mask(shape: torch.Size | tuple[int, ...], probability: float, generator: torch.Generator) -> Tensor:
-    """A boolean tensor on the generator's device, true where an element survives."""
+    """A tensor on the generator's device, one where an element survives and zero elsewhere.
+
+    On a CPU the ones are float32, which multiply a float tensor several times faster than booleans do.
+    """
     threshold = _threshold(probability)
     if generator.device.type != "cpu":
         return torch.rand(shape, generator=generator, device=generator.device) >= threshold / _LEVELS
     size = torch.Size(shape).numel()
     words = torch.empty((size + 3) // 4, dtype=torch.int64)
     words.random_(-(1 << 63), None, generator=generator)
-    return (words.view(torch.int16)[:size] >= threshold - (_LEVELS >> 1)).view(shape)
+    mask = torch.empty(shape, dtype=torch.float32)
+    torch.ge(words.view(torch.int16)[:size], threshold - (_LEVELS >> 1), out=mask.view(-1))
+    return mask
 
 
 def keep_scale(probability: float) -> float:

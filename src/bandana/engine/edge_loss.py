@@ -17,8 +17,8 @@ from torch.nn.functional import linear, softplus
 from bandana.engine import kernels
 from bandana.engine.dropout import keep_mask, keep_scale
 
-_CPU_CHUNK = 2048
-_CUDA_CHUNK = 1 << 17
+_CPU_CHUNK = 1 << 19  # elements of a chunk's rows: what stays in a core's cache
+_CUDA_CHUNK = 1 << 25  # enough to fill the card
 
 
 class DecoderWeights(NamedTuple):
@@ -54,7 +54,7 @@ def edge_loss(
         The scalar loss, with gradients for `z` and the decoder.
     """
     rate = dropout if generator is not None else 0.0
-    size = chunk or (_CPU_CHUNK if z.device.type == "cpu" else _CUDA_CHUNK)
+    size = chunk or _pairs_at_once(z)
     out: Tensor = _EdgeLoss.apply(z, *decoder, pairs, weight, rate, generator, size)  # type: ignore[no-untyped-call]
     return out
 
@@ -62,12 +62,17 @@ def edge_loss(
 def edge_logits(z: Tensor, decoder: DecoderWeights, pairs: Tensor) -> Tensor:
     """``[pairs]`` log-odds that each pair is an edge, in evaluation mode."""
     slope, offset = margin_layer(decoder)
-    size = _CPU_CHUNK if z.device.type == "cpu" else _CUDA_CHUNK
+    size = _pairs_at_once(z)
     scores = [
         linear(z[u] * z[v], decoder.hidden_weight, decoder.hidden_bias).relu_() @ slope + offset
         for u, v in zip(pairs[0].split(size), pairs[1].split(size), strict=True)
     ]
     return torch.cat(scores)
+
+
+def _pairs_at_once(z: Tensor) -> int:
+    elements = _CPU_CHUNK if z.device.type == "cpu" else _CUDA_CHUNK
+    return max(elements // max(z.shape[1], 1), 1)
 
 
 def margin_layer(decoder: DecoderWeights) -> tuple[Tensor, Tensor]:
@@ -111,17 +116,20 @@ def _loss_and_gradients(
     slope, offset = margin_layer(decoder)
     scale = keep_scale(rate) if rate else 1.0
     hidden_weight = decoder.hidden_weight * scale
-    total, grad_z = z.new_zeros(()), torch.zeros_like(z)
-    grad_hidden, grad_bias = torch.zeros_like(hidden_weight), torch.zeros_like(decoder.hidden_bias)
-    grad_slope, grad_offset = torch.zeros_like(slope), torch.zeros_like(offset)
-    size = min(size, pairs.shape[1])
+    # The gradient of a hidden unit is its slope times that of the logit: the slope is folded into the weights, so that
+    # what comes back through the ReLU is the gradient of the logit itself, or zero.
+    backward_weight = hidden_weight * slope.unsqueeze(1)
+    num_pairs, size = pairs.shape[1], min(size, pairs.shape[1])
+    grad_z, passed, passed_products = torch.zeros_like(z), torch.zeros_like(slope), torch.zeros_like(hidden_weight)
     left_rows, right_rows, products = (z.new_empty(size, z.shape[1]) for _ in range(3))
-    hidden_rows, hidden_grads = (z.new_empty(size, slope.numel()) for _ in range(2))
+    hidden_rows, ones, offsets = z.new_empty(size, slope.numel()), z.new_ones(size), offset.expand(size)
+    misfits, grad_logits = z.new_empty(num_pairs), z.new_empty(num_pairs)
+    against, minus_weight = weight.sign().neg_(), weight.neg()
 
-    for start in range(0, pairs.shape[1], max(size, 1)):
-        u, v = pairs[:, start : start + size]
-        w = weight[start : start + size]
-        n = w.numel()
+    for start in range(0, num_pairs, max(size, 1)):
+        chunk = slice(start, start + size)
+        u, v = pairs[:, chunk]
+        n = u.numel()
         left = torch.index_select(z, 0, u, out=left_rows[:n])
         right = torch.index_select(z, 0, v, out=right_rows[:n])
         product = torch.mul(left, right, out=products[:n])
@@ -129,29 +137,27 @@ def _loss_and_gradients(
         if mask is not None:
             product.mul_(mask)
         hidden = torch.addmm(decoder.hidden_bias, product, hidden_weight.t(), out=hidden_rows[:n]).relu_()
+        misfit = torch.addmv(offsets[:n], hidden, slope, out=misfits[chunk]).mul_(against[chunk])
+        grad_logit = torch.sigmoid(misfit, out=grad_logits[chunk]).mul_(minus_weight[chunk])
 
-        sign = w.sign()
-        margin = torch.mv(hidden, slope).add_(offset).mul_(sign)
-        total += torch.dot(w.abs(), softplus(-margin))
-        grad_logit = torch.sigmoid(-margin).mul_(w).neg_()
-
-        grad_offset += grad_logit.sum()
-        grad_slope.addmv_(hidden.t(), grad_logit)
-        grad = torch.mul(grad_logit.unsqueeze(1), slope, out=hidden_grads[:n])
-        grad = grad.mul_(hidden.sign_())  # the derivative of ReLU: hidden is 0 or positive
-        grad_bias += grad.sum(0)
-        grad_hidden.addmm_(grad.t(), product)
-        grad_product = torch.mm(grad, hidden_weight, out=product)
+        grad = grad_logit.unsqueeze(1).expand_as(hidden)
+        grad = torch.ops.aten.threshold_backward.grad_input(grad, hidden, 0, grad_input=hidden)
+        passed.addmv_(grad.t(), ones[:n])
+        passed_products.addmm_(grad.t(), product)
+        grad_product = torch.mm(grad, backward_weight, out=product)
         if mask is not None:
             grad_product.mul_(mask)
         grad_z.index_add_(0, u, right.mul_(grad_product))
         grad_z.index_add_(0, v, left.mul_(grad_product))
 
+    # Σ hidden · gradient, with hidden written out as weights · product + bias where it passed the ReLU.
+    grad_slope = (passed_products * hidden_weight).sum(1).addcmul_(passed, decoder.hidden_bias)
+    grad_offset = grad_logits.sum()
     grads = (
         grad_z,
-        grad_hidden.mul_(scale),
-        grad_bias,
+        passed_products.mul_(slope.unsqueeze(1)).mul_(scale),
+        passed * slope,
         torch.stack([grad_slope, -grad_slope]),
         torch.stack([grad_offset, -grad_offset]),
     )
-    return total, grads
+    return torch.dot(weight.abs(), softplus(misfits)), grads

@@ -50,7 +50,7 @@ def gcn_weights(structure: Structure, values: Tensor | None = None, loop: Tensor
     degree = structure.row_sizes.to(torch.get_default_dtype()) if values is None else row_sums(structure, values)
     loop = torch.ones_like(degree) if loop is None else loop
     scale = (degree + loop).clamp(min=torch.finfo(degree.dtype).tiny).rsqrt()
-    weights = scale[structure.row] * scale[structure.col]
+    weights = scale.index_select(0, structure.row).mul_(scale.index_select(0, structure.col))
     return EdgeWeights(weights if values is None else weights.mul_(values), scale.square().mul_(loop))
 
 
@@ -71,7 +71,7 @@ class _Propagate(torch.autograd.Function):
         (grad,) = grads
         values, loop = ctx.saved_tensors
         structure: Structure = ctx.structure
-        transposed = values[structure.transposed_entry]
+        transposed = values.index_select(0, structure.transposed_entry)
         out = _spmm(structure.transposed_rowptr, structure.transposed_col, transposed, grad)
         return _add_loop(out, loop, grad), None, None, None
 
