@@ -43,6 +43,7 @@ Bandana = Callable[..., Answer]
 def bandana(tmp_path: Path, monkeypatch, capsys) -> Bandana:
     """Run a command in an empty folder, as the shell would."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("BANDANA_DATA", raising=False)
     monkeypatch.setenv("BANDANA_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("COLUMNS", "100")
 
