@@ -120,6 +120,7 @@ def exponent(rows: Sequence[Row]) -> float:
 
 
 def main() -> None:
+    """Measure the sizes named on the command line."""
     parser = argparse.ArgumentParser(description="Cost of a full-batch training epoch against the number of edges.")
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="directed edges")
     parser.add_argument("--repeats", type=int, default=3, help="epochs whose median is taken")

@@ -5,6 +5,8 @@ decoder that holds the embeddings of both ends of every pair; gradients by autog
 purpose and nothing is clever. tests/test_benchmarks_reference.py shows that it computes what `Bandana` computes.
 """
 
+from itertools import pairwise
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -22,7 +24,7 @@ class Reference(nn.Module):
         super().__init__()
         self.config = config
         widths = [num_features, *[config.encoder.width] * config.encoder.num_layers]
-        self.projections = nn.ModuleList(nn.Linear(a, b, bias=False) for a, b in zip(widths, widths[1:], strict=False))
+        self.projections = nn.ModuleList(nn.Linear(a, b, bias=False) for a, b in pairwise(widths))
         self.norms = nn.ModuleList(nn.BatchNorm1d(width) for width in widths[1:])
         self.hidden = nn.Linear(config.encoder.width, config.decoder_width)
         self.out = nn.Linear(config.decoder_width, 2)

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from bandana.engine.bandwidth import gaussian_noise
-from bandana.graph import Graph
+from bandana.graph import Graph, SparseFeatures
 from bandana.method import Batch, Clock, GraphSpec
 from bandana.methods import bandana as bandana_file
 from bandana.methods.bandana import Bandana, BandanaConfig
@@ -34,13 +34,7 @@ def _load(name: str) -> ModuleType:
 
 
 reference = _load("reference")
-
-
-@pytest.fixture(autouse=True)
-def _float64():
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
+pytestmark = pytest.mark.usefixtures("float64")
 
 
 def _graph(*, directed: bool, sparse: bool) -> Graph:
@@ -49,7 +43,9 @@ def _graph(*, directed: bool, sparse: bool) -> Graph:
     x = torch.randn(NODES, FEATURES, generator=draw)
     if sparse:
         x = x * (torch.rand(x.shape, generator=draw) < 0.03)
-    return Graph.from_edges(edge_index, num_nodes=NODES, x=x, directed=directed)
+    graph = Graph.from_edges(edge_index, num_nodes=NODES, x=x, directed=directed)
+    assert isinstance(graph.x, SparseFeatures) == sparse
+    return graph
 
 
 def _config(*, dropout: float = 0.0, temperature: float = 0.5) -> BandanaConfig:

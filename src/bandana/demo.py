@@ -28,7 +28,7 @@ def run_demo(out: Path, device: str) -> None:
     experiments = {task: recipe("bandana", DATASET, task) for task in tasks}
     with progress_bars(max(experiment.training.epochs for experiment in experiments.values())) as bar:
         for task, experiment in experiments.items():
-            results[task] = run_seed(experiment, data, 0, where, on_epoch=bar(f"pre-training for the {task} task"))
+            results[task] = run_seed(experiment, data, 0, where, on_epoch=bar(f"{task} task"))
     for task, result in results.items():
         record = RunRecord(experiment=to_table(experiments[task]), seeds=[result.record], device=where.type)
         console.print(result_table(record))

@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.box import SIMPLE
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from bandana import __version__
@@ -44,15 +44,15 @@ def run_and_show(
     experiment = _experiment(method, dataset, task, {"protocol": protocol, **dict(map(parse_assignment, assignments))})
     folder = out or Path("runs") / _run_name(experiment)
     try:
+        status.print(f"[bold]{experiment.method}[/bold] on [bold]{experiment.dataset}[/bold], {experiment.task} task")
         with progress_bars(experiment.training.epochs) as bar:
-            name = f"{experiment.method} on {experiment.dataset}"
             record = run(
                 experiment,
                 seeds=seeds,
                 device=device,
                 data_root=data_root,
                 folder=folder,
-                on_seed=lambda seed: bar(f"{name}, seed {seed}"),
+                on_seed=lambda seed: bar(f"seed {seed}"),
             )
     except KeyboardInterrupt:
         raise UserError(f"Stopped. Nothing is lost: the same command goes on from {folder}.") from None
@@ -112,11 +112,10 @@ def progress_bars(epochs: int) -> Iterator[Callable[[str], OnEpoch]]:
     """Live bars on the terminal's error stream, one for each training that starts."""
     columns = (
         TextColumn("{task.description}"),
-        BarColumn(),
+        BarColumn(bar_width=20),
         MofNCompleteColumn(),
-        TextColumn("epochs  {task.fields[note]}"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
+        TimeRemainingColumn(compact=True, elapsed_when_finished=True),
     )
     progress = Progress(*columns, console=status)
 
@@ -134,10 +133,10 @@ def progress_bars(epochs: int) -> Iterator[Callable[[str], OnEpoch]]:
 
 def _note(state: TrainingState) -> str:
     if not state.history:
-        return ""
+        return "epochs"
     last = state.history[-1]
-    best = f"  best validation {state.progress.best_value:.4f}" if "monitor" in last else ""
-    return f"loss {last['loss']:.4f}{best}"
+    best = f", best validation {100 * state.progress.best_value:.2f}" if "monitor" in last else ""
+    return f"epochs, loss {last['loss']:.3f}{best}"
 
 
 def _experiment(method: str, dataset: str | None, task: str, changes: dict[str, Any]) -> Experiment:

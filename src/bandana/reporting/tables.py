@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from rich.console import Group
 from rich.table import Table
 
 from bandana.reporting.record import RunRecord
@@ -35,16 +36,16 @@ def percent(value: tuple[float, float] | None) -> str:
     return f"{100 * mean:.2f}" if deviation != deviation else f"{100 * mean:.2f} ± {100 * deviation:.2f}"
 
 
-def result_table(record: RunRecord) -> Table:
+def result_table(record: RunRecord) -> Group:
     """The method beside its floors, with protocol and number of seeds in the title."""
     experiment = record.experiment
     task, protocol, count = experiment["task"], experiment["protocol"], len(record.seeds)
     kind = "node classification" if task == "node" else "link prediction"
     seeds = f"{count} pre-training seed{'s' if count > 1 else ''}"
-    table = Table(title=f"{experiment['dataset']}: {kind}, {protocol} protocol, {seeds}, %", title_justify="left")
+    table = Table()
     columns = [name for name in _COLUMNS[task, protocol] if name in record.summary]
     _fill(table, columns, {**record.floors, experiment["method"]: record.summary}, highlight=experiment["method"])
-    return table
+    return Group(f"[italic]{experiment['dataset']}: {kind}, {protocol} protocol, {seeds}, %[/italic]", table)
 
 
 def _fill(table: Table, columns: Sequence[str], rows: Mapping[str, Summary], highlight: str) -> None:
