@@ -96,6 +96,26 @@ def test_a_run_writes_its_folder_and_the_folder_runs_again(tmp_path: Path, banda
     assert (folder / "config.toml").read_text() == (tmp_path / "again" / "config.toml").read_text()
 
 
+def test_a_configuration_can_be_changed_on_the_way(tmp_path: Path, bandana: Bandana) -> None:
+    first = bandana("run", "bandana", "karate", *QUICK, "--out", "run")
+    assert first.returncode == 0, first.stderr
+    changes = ("--task", "link", "--protocol", "paper", "--set", "training.epochs=2")
+    other = bandana("run", "run/config.toml", *changes, "--device", "cpu", "--out", "other", "--json")
+    assert other.returncode == 0, other.stderr
+    experiment = json.loads(other.stdout)["experiment"]
+    assert (experiment["task"], experiment["protocol"], experiment["training"]["epochs"]) == ("link", "paper", 2)
+
+
+def test_an_interrupt_says_how_to_go_on(bandana: Bandana, monkeypatch) -> None:
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("bandana.experiment.run_seed", interrupt)
+    answer = bandana("run", "bandana", "karate", *QUICK, "--out", "run")
+    assert answer.returncode == 130
+    assert "the same command goes on from run" in answer.stderr
+
+
 def test_the_link_task_reports_both_scorings_and_the_heuristics(tmp_path: Path, bandana: Bandana) -> None:
     answer = bandana("run", "bandana", "karate", "--task", "link", *QUICK, "--json")
     assert answer.returncode == 0, answer.stderr

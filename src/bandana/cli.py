@@ -36,13 +36,15 @@ def demo(
 def run(
     method: Annotated[str, typer.Argument(help="A method (see `bandana methods`), or the config.toml of a run.")],
     dataset: Annotated[str | None, typer.Argument(help="A data set (see `bandana datasets`).")] = None,
-    task: Annotated[str, typer.Option(help="node: classify nodes. link: predict links.")] = "node",
+    task: Annotated[str | None, typer.Option(help="node (default): classify nodes. link: predict links.")] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Pre-trainings, each with its own split and weights.")] = 1,
     first_seed: Annotated[int, typer.Option(min=0, help="Number of the first seed.")] = 0,
     changes: Annotated[
         list[str] | None, typer.Option("--set", help="Change one option, e.g. --set training.epochs=200. Repeatable.")
     ] = None,
-    protocol: Annotated[str, typer.Option(help="clean, or paper for the authors' way of scoring.")] = "clean",
+    protocol: Annotated[
+        str | None, typer.Option(help="clean (default), or paper for the authors' way of scoring.")
+    ] = None,
     device: Device = "auto",
     data_root: DataRoot = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Run folder; by default runs/NAME-HASH.")] = None,
@@ -56,8 +58,9 @@ def run(
     """
     from bandana.terminal import run_and_show
 
+    named = [f"{option}={value}" for option, value in (("task", task), ("protocol", protocol)) if value is not None]
     range_of_seeds = range(first_seed, first_seed + seeds)
-    run_and_show(method, dataset, task, range_of_seeds, changes or [], protocol, device, data_root, out, json)
+    run_and_show(method, dataset, range_of_seeds, [*named, *(changes or [])], device, data_root, out, json)
 
 
 @app.command()

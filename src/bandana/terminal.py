@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from bandana import __version__
-from bandana.config import parse_assignment, read_toml, to_table, to_toml
+from bandana.config import nest, parse_assignment, patch, read_toml, to_table, to_toml
 from bandana.data.datasets import DATASETS, presence
 from bandana.errors import UserError
 from bandana.experiment import Experiment, OnEpoch, run
@@ -31,20 +31,17 @@ status = Console(stderr=True)
 def run_and_show(
     method: str,
     dataset: str | None,
-    task: str,
     seeds: range,
     assignments: Sequence[str],
-    protocol: str,
     device: str,
     data_root: Path | None,
     out: Path | None,
     json: bool,
 ) -> None:
     """Run an experiment with a progress bar and show its table, or print its record as JSON."""
-    experiment = _experiment(method, dataset, task, {"protocol": protocol, **dict(map(parse_assignment, assignments))})
+    experiment = _experiment(method, dataset, dict(map(parse_assignment, assignments)))
     folder = out or Path("runs") / _run_name(experiment)
     try:
-        status.print(f"[bold]{experiment.method}[/bold] on [bold]{experiment.dataset}[/bold], {experiment.task} task")
         with progress_bars(experiment.training.epochs) as bar:
             record = run(
                 experiment,
@@ -52,10 +49,11 @@ def run_and_show(
                 device=device,
                 data_root=data_root,
                 folder=folder,
-                on_seed=lambda seed: bar(f"seed {seed}"),
+                on_seed=lambda seed: bar(f"{experiment.dataset}, seed {seed}"),
             )
     except KeyboardInterrupt:
-        raise UserError(f"Stopped. Nothing is lost: the same command goes on from {folder}.") from None
+        status.print(f"Stopped. Nothing is lost: the same command goes on from {folder}.")
+        raise SystemExit(130) from None
     if json:
         console.print_json(record.to_json())
         return
@@ -139,14 +137,15 @@ def _note(state: TrainingState) -> str:
     return f"epochs, loss {last['loss']:.3f}{best}"
 
 
-def _experiment(method: str, dataset: str | None, task: str, changes: dict[str, Any]) -> Experiment:
+def _experiment(method: str, dataset: str | None, changes: dict[str, Any]) -> Experiment:
+    """A recipe by name, or the configuration of an earlier run, with changes on top."""
     if method.endswith(".toml"):
         if dataset is not None:
             raise UserError(f"{method}: names its data set already; leave {dataset!r} out.")
-        return Experiment.from_table(read_toml(Path(method)))
+        return patch(Experiment.from_table(read_toml(Path(method))), nest(changes))
     if dataset is None:
         raise UserError(f"bandana run {method}: name a data set too, for example: bandana run {method} digits.")
-    return recipe(method, dataset, task, changes)  # type: ignore[arg-type]
+    return recipe(method, dataset, changes.pop("task", "node"), changes)
 
 
 def _run_name(experiment: Experiment) -> str:
