@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from bandana.errors import UserError
 from bandana.graph import Graph
 from bandana.method import GraphSpec
 from bandana.methods.bandana import Bandana, BandanaConfig
@@ -137,6 +138,13 @@ def test_gradients_are_clipped_to_the_norm() -> None:
             pretrain(method, graph, replace(SCHEDULE, epochs=1, edge_batch_size=0, clip_norm=limit), seed=0)
     assert norms[0] > 2e-3
     assert norms[1] == pytest.approx(1e-3, rel=1e-3)
+
+
+def test_divergence_is_said_and_not_trained_on(monkeypatch) -> None:
+    graph, method = toy_graph(), fresh(toy_graph())
+    monkeypatch.setattr(method, "loss", lambda batch, clock: method.encoder.weights[0].sum() * float("nan"))
+    with pytest.raises(UserError, match=r"Training diverged: the loss is nan at epoch 2.*training\.lr"):
+        pretrain(method, graph, SCHEDULE, seed=0)
 
 
 def test_progress_keeps_the_later_of_two_equal_epochs() -> None:

@@ -3,6 +3,7 @@
 It knows no method, no data set and no metric. What to watch comes in as a function that returns one number.
 """
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
@@ -13,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from bandana.engine.streams import generator
+from bandana.errors import UserError
 from bandana.graph import Graph
 from bandana.method import Batch, Clock, Method
 from bandana.training import checkpoint as checkpoints
@@ -149,7 +151,13 @@ def _step(
 def _evaluate(
     method: Method, state: TrainingState, best: dict[str, Tensor], loss: float, monitor: Callable[[], float] | None
 ) -> dict[str, Tensor]:
-    """Record one row of history; return the best weights so far."""
+    """Record one row of history; return the best weights so far.
+
+    Raises:
+        UserError: The loss is no longer a number, and never will be again.
+    """
+    if not math.isfinite(loss):
+        raise UserError(f"Training diverged: the loss is {loss} at epoch {state.epoch}. Try a lower training.lr.")
     row = {"epoch": float(state.epoch), "loss": loss, "seconds": state.seconds, **method.diagnostics()}
     if monitor is not None:
         method.eval()
