@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
-from bandana.engine.propagate import gcn_weights, propagate, row_sums
+from bandana.engine.dropout import dropout
+from bandana.engine.propagate import gcn_weights, propagate, propagate_with_dropout, row_sums
 from bandana.engine.structure import Structure, build_structure
 from bandana.graph import Graph
 
@@ -149,3 +150,23 @@ def test_row_sums(shape: str) -> None:
     values = random(structure.num_entries)
     torch.testing.assert_close(row_sums(structure, values), dense_matrix(structure, values).sum(1))
     assert row_sums(structure, values)[2] == 0
+
+
+@pytest.mark.usefixtures("float64")
+@pytest.mark.parametrize("rate", [0.0, 0.3, 0.8, 0.999])
+def test_dropped_entries_are_as_if_multiplied_by_zero(random_graph, rate: float) -> None:
+    structure = random_graph(num_nodes=12, num_edges=60, directed=True).structure
+    random = torch.Generator().manual_seed(1)
+    values, grad = torch.randn(structure.num_entries, generator=random), torch.randn(12, 4, generator=random)
+    dense = torch.randn(12, 4, generator=random)
+    results = []
+    for multiply in (
+        lambda x: propagate_with_dropout(structure, values, x, rate, torch.Generator().manual_seed(2)),
+        lambda x: propagate(structure, dropout(values, rate, torch.Generator().manual_seed(2)), x),
+    ):
+        x = dense.clone().requires_grad_()
+        out = multiply(x)
+        out.backward(grad)
+        results.append((out.detach(), x.grad))
+    for mine, plain in zip(*results, strict=True):
+        torch.testing.assert_close(mine, plain, rtol=0, atol=1e-10)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from bandana.engine.dropout import dropout, keep_mask, keep_scale
 from bandana.engine.structure import Structure
 
 warnings.filterwarnings("ignore", message="Sparse (CSR tensor support is in beta|invariant checks are implicitly)")
@@ -36,6 +37,30 @@ def propagate(structure: Structure, values: Tensor, dense: Tensor, loop: Tensor 
         ``[rows, width]``.
     """
     out: Tensor = _Propagate.apply(dense, values, loop, structure)  # type: ignore[no-untyped-call]
+    return out
+
+
+def propagate_with_dropout(
+    structure: Structure, values: Tensor, dense: Tensor, probability: float, generator: torch.Generator | None
+) -> Tensor:
+    """``dropout(A) @ dense``, with gradients for `dense`: the first layer over sparse features.
+
+    On a CPU, dropped entries are left out of the product instead of multiplied by zero: at a rate of 0.8, four of five. On a GPU a length that depends on the draw would make the host wait, so there zeros are multiplied.
+
+    Args:
+        structure: Pattern of ``A [rows, columns]``.
+        values: ``[entries]`` values of ``A`` in the structure's order.
+        dense: ``[columns, width]``.
+        probability: Share of the entries that is dropped.
+        generator: Source of randomness; None drops nothing.
+
+    Returns:
+        ``[rows, width]``.
+    """
+    if generator is None or probability == 0 or values.device.type != "cpu":
+        return propagate(structure, dropout(values, probability, generator), dense)
+    keep = keep_mask(values.shape, probability, generator).bool()
+    out: Tensor = _PropagateKept.apply(dense, values * keep_scale(probability), keep, structure)  # type: ignore[no-untyped-call]
     return out
 
 
@@ -74,6 +99,26 @@ class _Propagate(torch.autograd.Function):
         transposed = values.index_select(0, structure.transposed_entry)
         out = _spmm(structure.transposed_rowptr, structure.transposed_col, transposed, grad)
         return _add_loop(out, loop, grad), None, None, None
+
+
+class _PropagateKept(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, dense: Tensor, values: Tensor, keep: Tensor, structure: Structure) -> Tensor:
+        ctx.save_for_backward(values, keep)
+        ctx.structure = structure
+        kept = keep.nonzero().squeeze(1)
+        rowptr = torch.searchsorted(kept, structure.rowptr)
+        return _spmm(rowptr, structure.col.index_select(0, kept), values.index_select(0, kept), dense)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
+        values, keep = ctx.saved_tensors
+        structure: Structure = ctx.structure
+        kept = keep.index_select(0, structure.transposed_entry).nonzero().squeeze(1)
+        rowptr = torch.searchsorted(kept, structure.transposed_rowptr)
+        transposed = values.index_select(0, structure.transposed_entry.index_select(0, kept))
+        grad = _spmm(rowptr, structure.transposed_col.index_select(0, kept), transposed, grads[0])
+        return grad, None, None, None
 
 
 def _spmm(rowptr: Tensor, col: Tensor, values: Tensor, dense: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bandana.engine.dropout import dropout
-from bandana.engine.propagate import EdgeWeights, propagate
+from bandana.engine.propagate import EdgeWeights, propagate, propagate_with_dropout
 from bandana.engine.structure import Structure
 from bandana.graph import Features, SparseFeatures
 from bandana.method import GraphSpec
@@ -98,5 +98,5 @@ class GCNEncoder(nn.Module):
 def project(x: Features, weight: Tensor, drop: float, generator: torch.Generator | None) -> Tensor:
     """``dropout(x) @ weight``. Dropping stored values of sparse features is the same distribution: zeros stay zero."""
     if isinstance(x, SparseFeatures):
-        return propagate(x.structure, dropout(x.values, drop, generator), weight)
+        return propagate_with_dropout(x.structure, x.values, weight, drop, generator)
     return dropout(x, drop, generator) @ weight
