@@ -45,7 +45,8 @@ def propagate_with_dropout(
 ) -> Tensor:
     """``dropout(A) @ dense``, with gradients for `dense`: the first layer over sparse features.
 
-    On a CPU, dropped entries are left out of the product instead of multiplied by zero: at a rate of 0.8, four of five. On a GPU a length that depends on the draw would make the host wait, so there zeros are multiplied.
+    On a CPU, dropped entries are left out of the product instead of multiplied by zero: at a rate of 0.8, four of five.
+    On a GPU a length that depends on the draw would make the host wait, so there zeros are multiplied.
 
     Args:
         structure: Pattern of ``A [rows, columns]``.
