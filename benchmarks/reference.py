@@ -10,7 +10,7 @@ from itertools import pairwise
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch_geometric.utils import add_self_loops, negative_sampling
+from torch_geometric.utils import negative_sampling
 
 from bandana.graph import Graph, SparseFeatures
 from bandana.methods.bandana import BandanaConfig
@@ -85,7 +85,7 @@ class ReferenceTraining:
     def __call__(self) -> float:
         """Train one epoch: new negatives once, then a whole encoder pass for every batch of edges."""
         num_nodes, num_edges = self.x.shape[0], self.edge_index.shape[1]
-        negatives = negative_sampling(add_self_loops(self.edge_index)[0], num_nodes, num_edges)
+        negatives = negative_sampling(self.edge_index, num_nodes, num_edges)
         order = torch.randperm(num_edges, device=self.x.device)
         return sum(
             self.step(positives, negatives[:, positives[positives < negatives.shape[1]]])
