@@ -12,6 +12,7 @@ from torch import Tensor
 
 from bandana.config import patch, to_table
 from bandana.data.datasets import Dataset, load
+from bandana.data.features import Preprocessing, preprocess
 from bandana.data.splits import EdgeSplit, split_edges, split_nodes
 from bandana.errors import UserError
 from bandana.evaluation.dot_product_probe import dot_product_probe
@@ -50,6 +51,8 @@ class Experiment:
     do, each metric has its own epoch and links are ranked after a float32 sigmoid. See docs/protocols.md."""
     monitor: Literal["dot_product", "decoder", "none"] = "dot_product"
     """What chooses the weights on validation links: dot products, the method's own decoder, or nothing (the last)."""
+    features: Preprocessing = "raw"
+    """What is done to the features first; see `bandana.data.features`."""
     model: Any
     training: TrainingConfig = field(default_factory=TrainingConfig)
     split: SplitConfig = field(default_factory=SplitConfig)
@@ -136,7 +139,7 @@ def run_seed(
     Raises:
         UserError: The data cannot serve the task.
     """
-    graph = data.graph.to(device)
+    graph = preprocess(data.graph, experiment.features).to(device)
     edges = _edge_split(experiment, data, graph, seed)
     evaluation = _evaluation(experiment, data, graph, edges, seed)
     method = build(experiment, GraphSpec.of(graph), seed).to(device)

@@ -75,8 +75,12 @@ class Method(nn.Module, ABC):
         yield "main", self.loss(batch, clock)
 
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
-        """The parameters that each turn moves."""
+        """The parameters that each turn moves; none at all for a floor, which is evaluated as it was built."""
         return {"main": list(self.parameters())}
+
+    def rate_of(self, group: str) -> float:
+        """The learning rate of a parameter group, as a multiple of the recipe's."""
+        return 1.0
 
     def after_step(self, clock: Clock) -> None:
         """Update what follows the weights, such as a moving average."""

@@ -136,7 +136,7 @@ def _loss_and_gradients(
         mask = keep_mask(product.shape, rate, generator) if rate and generator is not None else None
         if mask is not None:
             product.mul_(mask)
-        hidden = torch.addmm(decoder.hidden_bias, product, hidden_weight.t(), out=hidden_rows[:n]).relu_()
+        hidden = torch.mm(product, hidden_weight.t(), out=hidden_rows[:n]).add_(decoder.hidden_bias).relu_()
         misfit = torch.addmv(offsets[:n], hidden, slope, out=misfits[chunk]).mul_(against[chunk])
         grad_logit = torch.sigmoid(misfit, out=grad_logits[chunk]).mul_(minus_weight[chunk])
 

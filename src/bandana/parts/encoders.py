@@ -1,13 +1,12 @@
 """Graph encoders. An encoder returns the output of every layer; which of them matter is the method's business."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from bandana.engine.dropout import dropout
 from bandana.engine.propagate import EdgeWeights, propagate, propagate_with_dropout
@@ -15,7 +14,106 @@ from bandana.engine.structure import Structure
 from bandana.graph import Features, SparseFeatures
 from bandana.method import GraphSpec
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"elu": F.elu, "relu": F.relu, "none": lambda x: x}
+ActivationName = Literal["elu", "relu", "prelu", "leaky", "none"]
+RRELU_MEAN_SLOPE = (1 / 8 + 1 / 3) / 2
+
+
+def activation(name: ActivationName) -> nn.Module:
+    """An activation; `leaky` has the mean slope of RReLU, which is what RReLU is outside training.
+
+    In place where it can be: a layer's output before its activation is needed by nobody else.
+    """
+    match name:
+        case "elu":
+            return nn.ELU(inplace=True)
+        case "relu":
+            return nn.ReLU(inplace=True)
+        case "leaky":
+            return nn.LeakyReLU(RRELU_MEAN_SLOPE, inplace=True)
+        case "prelu":
+            return nn.PReLU()
+        case "none":
+            return nn.Identity()
+
+
+class Stack(nn.Module):
+    """Layers ``act(norm(Â · dropout(X) · W + b))`` of any widths, over edge weights that the caller chooses."""
+
+    def __init__(
+        self,
+        widths: Sequence[int],
+        *,
+        name: ActivationName = "relu",
+        activate_last: bool = True,
+        shared_activation: bool = False,
+        bias: bool = True,
+        batch_norm: bool = False,
+        momentum: float = 0.1,
+        dropout: float = 0.0,
+    ) -> None:
+        """Build the layers.
+
+        Args:
+            widths: Of the input and of every layer's output.
+            name: Activation after each layer.
+            activate_last: Whether the last layer has one too.
+            shared_activation: One module for all layers, which matters where it learns (`prelu`).
+            bias: Add a bias; batch norm brings its own.
+            batch_norm: Normalise over the nodes, in front of the activation.
+            momentum: Share of the newest batch in batch norm's running statistics.
+            dropout: Share of each layer's input that is dropped in training.
+        """
+        super().__init__()
+        self.dropout = dropout
+        self.weights = nn.ParameterList(torch.empty(before, after) for before, after in pairwise(widths))
+        # Batch norm subtracts the mean, and with it any bias in front of it.
+        self.biases = nn.ParameterList(torch.zeros(width) for width in widths[1:] if bias and not batch_norm)
+        self.norms = nn.ModuleList(nn.BatchNorm1d(width, momentum=momentum) for width in widths[1:] if batch_norm)
+        first = activation(name)
+        inner = [first if shared_activation or not depth else activation(name) for depth in range(len(widths) - 2)]
+        last = (first if shared_activation or not inner else activation(name)) if activate_last else nn.Identity()
+        self.activations = nn.ModuleList([*inner, last])
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Xavier-uniform weights, zero biases, identity norms."""
+        for weight in self.weights:
+            nn.init.xavier_uniform_(weight)
+        for bias in self.biases:
+            nn.init.zeros_(bias)
+        for norm in self.norms:
+            norm.reset_parameters()  # type: ignore[operator]
+
+    def forward(
+        self,
+        x: Features,
+        structure: Structure | None = None,
+        layers: Sequence[EdgeWeights] | None = None,
+        generator: torch.Generator | None = None,
+    ) -> list[Tensor]:
+        """Encode all nodes.
+
+        Args:
+            x: ``[nodes, features]``.
+            structure: Edges by receiving node.
+            layers: Edge weights of each layer; None leaves the graph out, which makes this a perceptron.
+            generator: Randomness for dropout; None for evaluation.
+
+        Returns:
+            One ``[nodes, width]`` per layer.
+        """
+        hidden, outputs = x, []
+        for depth, weight in enumerate(self.weights):
+            mixed = project(hidden, weight, self.dropout, generator)
+            if structure is not None and layers is not None:
+                mixed = propagate(structure, layers[depth].values, mixed, layers[depth].loop)
+            if self.norms:
+                mixed = self.norms[depth](mixed)
+            elif self.biases:
+                mixed = mixed + self.biases[depth]
+            hidden = self.activations[depth](mixed)
+            outputs.append(hidden)
+        return outputs
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,58 +139,26 @@ class EncoderConfig:
             raise ValueError(f"node_embedding: must be 0 or a width, got {self.node_embedding}")
 
 
-class GCNEncoder(nn.Module):
-    """Graph convolutions ``act(BN(Â X W))`` over edge weights that the caller chooses for every layer."""
+class GCNEncoder(Stack):
+    """Equal layers as `EncoderConfig` describes them, on the features or on a learned vector per node."""
 
     def __init__(self, config: EncoderConfig, spec: GraphSpec) -> None:
-        super().__init__()
-        self.config = config
-        self.embedding = (
-            nn.Parameter(torch.empty(spec.num_nodes, config.node_embedding)) if config.node_embedding else None
-        )
         widths = [config.node_embedding or spec.num_features, *[config.width] * config.num_layers]
-        self.weights = nn.ParameterList(torch.empty(before, after) for before, after in pairwise(widths))
-        # Batch norm subtracts the mean, and with it any bias in front of it.
-        self.biases = nn.ParameterList(torch.zeros(width) for width in widths[1:] if not config.batch_norm)
-        self.norms = nn.ModuleList(nn.BatchNorm1d(width) for width in widths[1:] if config.batch_norm)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Xavier-uniform weights, zero biases, identity norms."""
-        for parameter in [*self.weights, *([] if self.embedding is None else [self.embedding])]:
-            nn.init.xavier_uniform_(parameter)
-        for bias in self.biases:
-            nn.init.zeros_(bias)
-        for norm in self.norms:
-            norm.reset_parameters()  # type: ignore[operator]
+        super().__init__(widths, name=config.activation, batch_norm=config.batch_norm, dropout=config.dropout)
+        self.config = config
+        self.embedding: nn.Parameter | None = None
+        if config.node_embedding:
+            self.embedding = nn.Parameter(torch.empty(spec.num_nodes, config.node_embedding))
+            nn.init.xavier_uniform_(self.embedding)
 
     def forward(
         self,
         x: Features,
-        structure: Structure,
-        layers: Sequence[EdgeWeights],
+        structure: Structure | None = None,
+        layers: Sequence[EdgeWeights] | None = None,
         generator: torch.Generator | None = None,
     ) -> list[Tensor]:
-        """Encode all nodes.
-
-        Args:
-            x: ``[nodes, features]``.
-            structure: Edges by receiving node.
-            layers: Edge weights of each layer.
-            generator: Randomness for dropout; None for evaluation.
-
-        Returns:
-            One ``[nodes, width]`` per layer.
-        """
-        hidden: Features = x if self.embedding is None else self.embedding
-        outputs: list[Tensor] = []
-        for depth, weights in enumerate(layers):
-            projected = project(hidden, self.weights[depth], self.config.dropout, generator)
-            mixed = propagate(structure, weights.values, projected, weights.loop)
-            mixed = self.norms[depth](mixed) if self.norms else mixed + self.biases[depth]
-            outputs.append(ACTIVATIONS[self.config.activation](mixed))
-            hidden = outputs[-1]
-        return outputs
+        return super().forward(x if self.embedding is None else self.embedding, structure, layers, generator)
 
 
 def project(x: Features, weight: Tensor, drop: float, generator: torch.Generator | None) -> Tensor:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -28,6 +28,11 @@ class TrainingConfig:
     epochs: int = 1000
     lr: float = 1e-3
     weight_decay: float = 0.0
+    optimizer: Literal["adam", "adamw"] = "adam"
+    schedule: Literal["constant", "cosine"] = "constant"
+    """How the learning rate goes on after the warm-up: level, or along half a cosine down to zero."""
+    warmup_epochs: int = 0
+    """Epochs over which the learning rate climbs from zero in equal steps."""
     clip_norm: float = 1.0
     """Largest norm of the gradient; 0 leaves it alone."""
     edge_batch_size: int = 65_536
@@ -41,7 +46,7 @@ class TrainingConfig:
         for name in ("epochs", "evaluate_every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}: must be at least 1, got {getattr(self, name)}")
-        for name in ("weight_decay", "clip_norm", "edge_batch_size", "patience_evaluations"):
+        for name in ("weight_decay", "warmup_epochs", "clip_norm", "edge_batch_size", "patience_evaluations"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}: must not be negative, got {getattr(self, name)}")
         if self.lr <= 0:
@@ -87,11 +92,15 @@ def pretrain(
     Returns:
         The final state, with one row of history per evaluation.
     """
+    family = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
     optimizers = {
-        name: torch.optim.Adam(group, lr=config.lr, weight_decay=config.weight_decay, fused=True)
+        name: family(group, lr=config.lr, weight_decay=config.weight_decay, fused=True)
         for name, group in method.parameter_groups().items()
     }
     method.prepare(graph)
+    if not optimizers:
+        method.eval()
+        return TrainingState()
     state, best = TrainingState(), _weights(method)
     if checkpoint is not None and checkpoint.exists():
         state, best = _resume(checkpoint, method, optimizers)
@@ -100,6 +109,8 @@ def pretrain(
     while state.epoch < config.epochs and not _out_of_patience(state.progress, config):
         method.train()
         state.epoch += 1
+        for name, optimizer in optimizers.items():
+            _set_rate(optimizer, learning_rate(config, state.epoch) * method.rate_of(name))
         loss = torch.zeros((), device=graph.device)
         for batch in edge_batches(graph, config.edge_batch_size, seed, state.epoch):
             clock = Clock(seed, state.epoch, state.step, config.epochs)
@@ -114,6 +125,16 @@ def pretrain(
     method.load_state_dict(best)
     method.eval()
     return state
+
+
+def learning_rate(config: TrainingConfig, epoch: int) -> float:
+    """The learning rate of an epoch, the first of which is 1."""
+    done, warmup = epoch - 1, config.warmup_epochs
+    if done < warmup:
+        return config.lr * done / warmup
+    if config.schedule == "constant":
+        return config.lr
+    return config.lr * (1 + math.cos(math.pi * (done - warmup) / (config.epochs - warmup))) / 2
 
 
 def edge_batches(graph: Graph, size: int, seed: int, epoch: int) -> Iterator[Batch]:
@@ -146,6 +167,11 @@ def _step(
         total += loss.detach()
     method.after_step(clock)
     return total
+
+
+def _set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    for group in optimizer.param_groups:
+        group["lr"] = rate
 
 
 def _evaluate(
