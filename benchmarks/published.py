@@ -14,7 +14,6 @@ import os
 import time
 from collections import defaultdict
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from importlib.resources import files
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import fmean, stdev
@@ -66,21 +65,14 @@ def train(dataset: str, task: str, protocol: str, seed: int, root: str, changes:
     return rows
 
 
-def published() -> dict[tuple[str, str, str], str]:
-    """The paper's figures by (data set, task, metric)."""
-    with (files("bandana.paper") / "published" / "bandana.csv").open(encoding="utf-8") as file:
-        return {
-            (row["dataset"], row["task"], row["metric"]): f"{row['mean']} ± {row['std']}"
-            for row in csv.DictReader(file)
-        }
-
-
 def summarise(rows: list[dict]) -> list[dict]:
     """Mean ± standard deviation over seeds of every cell, beside the published value."""
+    from bandana.paper.published import published_figures
+
     cells = defaultdict(list)
     for row in rows:
         cells[row["dataset"], row["task"], row["protocol"], row["method"]].append(row)
-    paper, out = published(), []
+    paper, out = published_figures(), []
     for (dataset, task, protocol, method), members in sorted(cells.items()):
         for metric in METRICS[task]:
             values = [100 * float(row[metric]) for row in members if row.get(metric) not in (None, "")]
@@ -96,7 +88,7 @@ def summarise(rows: list[dict]) -> list[dict]:
                         "metric": metric,
                         "ours": f"{fmean(values):.2f}{spread}",
                         "seeds": len(values),
-                        "published": paper.get((dataset, task, reported), "") if method == "bandana" else "",
+                        "published": str(paper.get((method, dataset, reported), "")),
                     }
                 )
     return out

@@ -82,18 +82,17 @@ def test_floors_are_the_untrained_method_and_the_features() -> None:
 
 def test_protocols_differ_in_what_chooses_and_what_is_ranked(karate: Dataset, monkeypatch) -> None:
     asked = []
-    original = pipeline.dot_product_probe
+    original = pipeline.dot_product_auc
 
-    class Spy(dict):
-        def __getitem__(self, key):
-            asked.append(key)
-            return super().__getitem__(key)
+    def spy(z, pairs, *, as_published):
+        asked.append(as_published)
+        return original(z, pairs, as_published=as_published)
 
-    monkeypatch.setattr(pipeline, "dot_product_probe", lambda z, pairs: Spy(original(z, pairs)))
-    for protocol, metric in (("clean", "auc"), ("paper", "auc_sigmoid32")):
+    monkeypatch.setattr(pipeline, "dot_product_auc", spy)
+    for protocol in ("clean", "paper"):
         asked.clear()
         run_seed(recipe("bandana", "karate", "link", {**SHORT, "protocol": protocol}), karate, 0, CPU)
-        assert set(asked) == {metric}
+        assert set(asked) == {protocol == "paper"}
 
 
 def test_a_set_without_labels_cannot_be_classified(karate: Dataset) -> None:

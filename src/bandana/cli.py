@@ -64,11 +64,16 @@ def run(
 
 
 @app.command()
-def methods(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
-    """List the methods with family, year, paper, cost and tasks."""
+def methods(
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    write_docs: Annotated[
+        Path | None, typer.Option("--write-docs", help="Write a page about each method into this folder instead.")
+    ] = None,
+) -> None:
+    """List the methods with family, year, tasks, paper and cost."""
     from bandana.terminal import show_methods
 
-    show_methods(json)
+    show_methods(json, write_docs)
 
 
 @app.command()

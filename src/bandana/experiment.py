@@ -15,10 +15,11 @@ from bandana.data.datasets import Dataset, load
 from bandana.data.features import Preprocessing, preprocess
 from bandana.data.splits import EdgeSplit, split_edges, split_nodes
 from bandana.errors import UserError
-from bandana.evaluation.dot_product_probe import dot_product_probe
+from bandana.evaluation.dot_product_probe import dot_product_auc, dot_product_probe
 from bandana.evaluation.end_to_end import end_to_end
 from bandana.evaluation.heuristics import heuristic_floors
 from bandana.evaluation.linear_probe import LinearProbeConfig, Selection, linear_probe
+from bandana.evaluation.metrics import auc
 from bandana.graph import Graph, SparseFeatures
 from bandana.method import GraphSpec, Method
 from bandana.registry import get_method
@@ -228,15 +229,16 @@ def _floors(experiment: Experiment, evaluation: Evaluation, method: Method, edge
 
 def _monitor(experiment: Experiment, method: Method, edges: EdgeSplit) -> Callable[[], float] | None:
     """The validation score that chooses the weights; test pairs are out of its reach."""
-    metric = "auc" if experiment.protocol == "clean" else "auc_sigmoid32"
     decoder = _decoder(method, edges.train)
     if experiment.monitor == "none":
         return None
     if experiment.monitor == "dot_product":
-        return lambda: dot_product_probe(method.embed(edges.train), edges.valid)[metric]
+        return lambda: dot_product_auc(
+            method.embed(edges.train), edges.valid, as_published=experiment.protocol == "paper"
+        )
     if decoder is None:
         raise UserError(f"monitor: {experiment.method} has no link decoder. Use --set monitor=dot_product.")
-    return lambda: end_to_end(decoder, edges.valid)["auc"]
+    return lambda: auc(decoder(edges.valid.positive), decoder(edges.valid.negative))
 
 
 def _mean_of(history: list[dict[str, float]], names: Iterable[str]) -> dict[str, float]:

@@ -23,10 +23,19 @@ class Clock:
     epoch: int = 0
     step: int = 0
     num_epochs: int = 1
+    device_step: Tensor | None = None
+    """The step as a scalar tensor, in a step that is recorded once and replayed: there `step` stands still."""
+    device_generator: torch.Generator | None = None
+    """The generator of such a step, which whoever replays it sets to the right place each time."""
+
+    @property
+    def counter(self) -> int | Tensor:
+        """The step, as noise that belongs to edges takes it."""
+        return self.step if self.device_step is None else self.device_step
 
     def generator(self, device: torch.device) -> torch.Generator:
-        """A fresh generator for this step."""
-        return generator(device, self.seed, self.step)
+        """A fresh generator for this step. Ask once per step."""
+        return self.device_generator or generator(device, self.seed, self.step)
 
 
 class Batch(NamedTuple):
@@ -58,6 +67,9 @@ class Method(nn.Module, ABC):
 
     Config: ClassVar[type[Any]]
     facts: ClassVar["MethodFacts"]
+    replayable: ClassVar[bool] = False
+    """Whether every step does the same work on tensors of the same shapes, reads no result back to the host, and takes
+    from the clock nothing but `counter` and `generator`. Then a GPU records one step and replays it."""
 
     @abstractmethod
     def loss(self, batch: Batch, clock: Clock) -> Tensor:

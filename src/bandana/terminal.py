@@ -5,6 +5,8 @@ import json as jsonlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from importlib.resources import files
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 from bandana import __version__
 from bandana.config import nest, parse_assignment, patch, read_toml, to_table, to_toml
@@ -20,6 +23,7 @@ from bandana.errors import UserError
 from bandana.experiment import Experiment, OnEpoch, run
 from bandana.paper.cookbook import recipe
 from bandana.registry import all_methods
+from bandana.reporting.method_pages import in_families, index_page, method_page
 from bandana.reporting.record import environment
 from bandana.reporting.tables import result_table
 from bandana.training.trainer import TrainingState
@@ -63,16 +67,44 @@ def run_and_show(
     console.print(f"Configuration, figures of every seed and weights: [bold]{folder}[/bold]")
 
 
-def show_methods(json: bool) -> None:
-    """List every method."""
-    facts = {name: method.facts for name, method in all_methods().items()}
+def show_methods(json: bool, write_docs: Path | None) -> None:
+    """List every method, or write the page of each."""
+    if write_docs is not None:
+        _write_pages(write_docs)
+        return
+    methods = all_methods()
+    facts = {name: method.facts for name, method in methods.items()}
     if json:
         console.print_json(jsonlib.dumps({name: fact._asdict() for name, fact in facts.items()}))
         return
-    table = Table("method", "family", "year", "tasks", "cost of an epoch", "paper")
-    for name, fact in facts.items():
-        table.add_row(name, fact.family, str(fact.year), ", ".join(fact.tasks), fact.cost, fact.paper)
-    console.print(table)
+    known_by = {name: f"{fact.year}, {' and '.join(fact.tasks)}" for name, fact in facts.items()}
+    width = max(map(len, [*known_by, *known_by.values()]))
+    for family, members in groupby(in_families(methods), key=lambda name: facts[name].family):
+        console.rule(family, align="left", style="dim")
+        table = Table.grid(padding=(0, 3, 0, 0))
+        table.add_column(min_width=width)
+        for name in members:
+            paper = Text.assemble(facts[name].paper, (f"\n{facts[name].cost}", "dim"))
+            table.add_row(Text.assemble((name, "bold"), (f"\n{known_by[name]}", "dim")), paper)
+        console.print(table)
+    console.print("After each paper: the cost of an epoch. For more: bandana methods --write-docs FOLDER", style="dim")
+
+
+def _write_pages(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    pages = method_pages()
+    for name, text in pages.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    console.print(f"{len(pages)} pages in [bold]{folder}[/bold]")
+
+
+def method_pages() -> dict[str, str]:
+    """File name and text of the page of every method, and of an index of them."""
+    methods = all_methods()
+    recipes = Path(str(files("bandana.paper") / "recipes"))
+    books = {name: read_toml(recipes / f"{name}.toml") for name in methods}
+    pages = {f"{name}.md": method_page(name, method, books[name]) for name, method in methods.items()}
+    return {"README.md": index_page(methods), **pages}
 
 
 def show_datasets(data_root: Path | None, json: bool) -> None:

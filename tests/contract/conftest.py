@@ -1,4 +1,7 @@
-"""The contract suite runs over the registry: a new method is checked without a line being written here."""
+"""The contract suite runs over the registry: a new method is checked without a line being written here.
+
+`cls` is every method in turn; `learner` is every one that has a loss to descend, which floors have not.
+"""
 
 from collections.abc import Callable
 
@@ -8,9 +11,11 @@ from torch import Tensor
 
 from bandana.graph import Graph
 from bandana.method import Batch, Clock, GraphSpec, Method
+from bandana.parts.floor import Floor
 from bandana.registry import all_methods
 
 METHODS = all_methods()
+LEARNERS = {name: method for name, method in METHODS.items() if not issubclass(method, Floor)}
 
 
 @pytest.fixture(params=METHODS.values(), ids=METHODS.keys())
@@ -18,6 +23,28 @@ def cls(request: pytest.FixtureRequest) -> type[Method]:
     """Each registered method."""
     method: type[Method] = request.param
     return method
+
+
+@pytest.fixture(params=LEARNERS.values(), ids=LEARNERS.keys())
+def learner(request: pytest.FixtureRequest) -> type[Method]:
+    """Each registered method that learns."""
+    method: type[Method] = request.param
+    return method
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> Callable[[], bool]:
+    """Whether any number was drawn so far from a generator that a clock handed out in this test."""
+    handed: list[tuple[torch.Generator, Tensor]] = []
+    original = Clock.generator
+
+    def remember(clock: Clock, device: torch.device) -> torch.Generator:
+        generator = original(clock, device)
+        handed.append((generator, generator.get_state()))
+        return generator
+
+    monkeypatch.setattr(Clock, "generator", remember)
+    return lambda: any(not generator.get_state().equal(state) for generator, state in handed)
 
 
 @pytest.fixture(scope="session")

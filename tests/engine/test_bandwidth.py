@@ -12,6 +12,7 @@ from torch import Tensor
 
 from bandana.engine import bandwidth
 from bandana.engine.bandwidth import boltzmann_gibbs, gaussian_noise, segment_softmax, uniform_noise
+from bandana.engine.propagate import gcn_weights
 from bandana.engine.structure import Structure, build_structure
 from bandana.graph import Graph
 
@@ -130,10 +131,19 @@ def test_shares_of_a_row_sum_to_one(random_graph: Callable[..., Graph], temperat
 def test_boltzmann_gibbs_is_the_softmax_of_its_noise(random_graph: Callable[..., Graph], temperature: float) -> None:
     graph = random_graph(isolated=3)
     where = {"seed": 1, "step": 2, "layer": 3}
-    shares = boltzmann_gibbs(graph.structure, graph.edge_keys, temperature, **where)
+    shares, messages = boltzmann_gibbs(graph.structure, graph.edge_keys, temperature, **where)
     noise = gaussian_noise(graph.edge_keys, **where).double()
     expected, _ = naive_softmax(graph.structure, noise / temperature, None)
     torch.testing.assert_close(shares, torch.tensor(expected), rtol=1e-4, atol=1e-7)
+    torch.testing.assert_close(messages.values, gcn_weights(graph.structure, shares).values)
+    torch.testing.assert_close(messages.loop, torch.where(graph.structure.row_sizes > 0, 0.5, 1.0))
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_a_step_on_the_device_draws_the_same_noise(noise: Callable[..., Tensor]) -> None:
+    for step in (0, 3, 10**9):
+        drawn = noise(torch.arange(50), seed=1, step=torch.tensor(step), layer=2)
+        assert drawn.equal(noise(torch.arange(50), seed=1, step=step, layer=2))
 
 
 def test_a_temperature_near_zero_lets_one_neighbour_speak(random_graph: Callable[..., Graph]) -> None:

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from bandana.data.splits import Pairs
-from bandana.evaluation.dot_product_probe import dot_product_probe, pair_scores
+from bandana.evaluation.dot_product_probe import dot_product_auc, dot_product_probe, pair_scores
 from bandana.evaluation.metrics import logit_metrics
 
 
@@ -52,3 +52,12 @@ def test_saturated_embeddings_lose_only_under_the_sigmoid() -> None:
     assert metrics["auc_sigmoid32"] == 0.5
     assert metrics["tied_share"] == 1.0
     assert set(metrics) >= {"ap", "mrr", "hits@20", "hits@50", "hits@100", "ap_sigmoid32"}
+
+
+@pytest.mark.parametrize("scale", [1.0, 8.0])
+def test_the_auc_alone_is_that_of_the_probe(scale: float) -> None:
+    z = scale * torch.randn(40, 6, generator=torch.Generator().manual_seed(3))
+    pairs = Pairs(random_pairs(50, 40, seed=4), random_pairs(60, 40, seed=5))
+    probe = dot_product_probe(z, pairs)
+    assert dot_product_auc(z, pairs) == probe["auc"]
+    assert dot_product_auc(z, pairs, as_published=True) == probe["auc_sigmoid32"]

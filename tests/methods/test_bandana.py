@@ -183,8 +183,8 @@ def test_released_targets_are_other_edges_bandwidths_paired_once_for_all(random_
         method.loss(full_batch(graph), replace(CLOCK, step=step))
         masks = draw_masks(method.config.mask, graph, replace(CLOCK, step=step), 3)
         for (_, _, weight), mask in zip(calls[-3:], masks, strict=True):
-            assert mask.values.unique().numel() == graph.num_edges  # so that a value tells its edge
-            distance = (weight[weight > 0].unsqueeze(1) * graph.num_edges - mask.values).abs()
+            assert mask.bandwidths.unique().numel() == graph.num_edges  # so that a value tells its edge
+            distance = (weight[weight > 0].unsqueeze(1) * graph.num_edges - mask.bandwidths).abs()
             assert float(distance.min(1).values.max()) < 1e-12
             pairings.append(distance.argmin(1).tolist())
     assert all(pairing == pairings[0] for pairing in pairings)

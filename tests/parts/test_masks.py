@@ -153,15 +153,27 @@ def test_one_mask_for_all_layers(big: Graph) -> None:
     shared = draw_masks(MaskConfig(per_layer=False), big, CLOCK, 3)
     separate = draw_masks(MaskConfig(), big, CLOCK, 3)
     assert len(shared) == len(separate) == 3
-    assert all(mask.values.equal(separate[0].values) for mask in shared)
-    assert not separate[0].values.equal(separate[1].values)
-    assert not separate[1].values.equal(separate[2].values)
+    assert all(mask.bandwidths.equal(separate[0].bandwidths) for mask in shared)
+    assert not separate[0].bandwidths.equal(separate[1].bandwidths)
+    assert not separate[1].bandwidths.equal(separate[2].bandwidths)
 
 
 def test_each_layer_has_its_own_temperature(big: Graph) -> None:
     cold, warm = draw_masks(MaskConfig(temperature=(1e-6, 1e6)), big, CLOCK, 2)
-    assert set(cold.values.unique().tolist()) == {0.0, 1.0}
-    torch.testing.assert_close(warm.values, 1 / big.structure.row_sizes[big.structure.row])
+    assert set(cold.bandwidths.unique().tolist()) == {0.0, 1.0}
+    torch.testing.assert_close(warm.bandwidths, 1 / big.structure.row_sizes[big.structure.row])
+
+
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+@pytest.mark.parametrize("kind", [{}, {"weighted": True}, {"directed": True, "isolated": 5}])
+def test_messages_are_the_gcn_of_the_masked_graph(random_graph: GraphFactory, distribution: str, kind: Any) -> None:
+    graph, config = random_graph(30, 90, **kind), MaskConfig(distribution=distribution)  # type: ignore[arg-type]
+    (drawn,), mask = draw_masks(config, graph, CLOCK, 1), draw_mask(config, graph, CLOCK, 0)
+    assert drawn.bandwidths.equal(mask.values)
+    values = mask.values if graph.weight is None else mask.values * graph.weight
+    expected = gcn_weights(graph.structure, values, mask.loop)
+    torch.testing.assert_close(drawn.messages.values, expected.values)
+    torch.testing.assert_close(drawn.messages.loop, expected.loop)
 
 
 @pytest.mark.parametrize("distribution", RANDOM)

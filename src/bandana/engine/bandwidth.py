@@ -8,42 +8,51 @@ import torch
 from torch import Tensor
 
 from bandana.engine import kernels
-from bandana.engine.propagate import row_sums
+from bandana.engine.propagate import EdgeWeights, gcn_weights, row_sums
 from bandana.engine.streams import hash_keys
 from bandana.engine.structure import Structure
 
 
-def gaussian_noise(keys: Tensor, *, seed: int, step: int, layer: int) -> Tensor:
+def gaussian_noise(keys: Tensor, *, seed: int, step: int | Tensor, layer: int) -> Tensor:
     """``[edges]`` standard normal numbers, one per key, by the Box-Muller transform of one 64-bit hash each."""
     bits = hash_keys(keys, seed, step, layer)
     radius = _unit(bits >> 32).log_().mul_(-2).sqrt_()
     return radius.mul_(_unit(bits).mul_(2 * torch.pi).cos_())
 
 
-def uniform_noise(keys: Tensor, *, seed: int, step: int, layer: int) -> Tensor:
+def uniform_noise(keys: Tensor, *, seed: int, step: int | Tensor, layer: int) -> Tensor:
     """``[edges]`` numbers uniform in (0, 1], one per key."""
     return _unit(hash_keys(keys, seed, step, layer))
 
 
 def boltzmann_gibbs(
-    structure: Structure, keys: Tensor, temperature: float, *, seed: int, step: int, layer: int
-) -> Tensor:
-    """``[entries]`` shares of each row: the softmax of Gaussian noise over the temperature, self-loops left out.
+    structure: Structure, keys: Tensor, temperature: float, *, seed: int, step: int | Tensor, layer: int
+) -> tuple[Tensor, EdgeWeights]:
+    """Shares of each row, the softmax of Gaussian noise over the temperature, and the GCN weights that they make.
+
+    Self-loops are left out of the softmax and pass with weight one.
 
     Args:
-        structure: Pattern whose rows are the groups.
+        structure: Square pattern whose rows are the groups.
         keys: ``[entries]`` what the noise belongs to.
         temperature: Low ones let one entry of the row take nearly all, high ones make the shares equal.
         seed: Of the run.
-        step: Of the training.
+        step: Of the training; a scalar tensor is read on the device, when the shares are drawn.
         layer: Of the encoder.
+
+    Returns:
+        ``[entries]`` shares, and `gcn_weights` of them.
     """
     if kernels.usable(keys.device, torch.get_default_dtype()):
         from bandana.engine.kernels import bandwidth
 
-        return bandwidth.boltzmann_gibbs(structure, keys, temperature, seed=seed, step=step, layer=layer)
+        shares, values, loop = bandwidth.boltzmann_gibbs(
+            structure, keys, temperature, seed=seed, step=step, layer=layer
+        )
+        return shares, EdgeWeights(values, loop)
     logits = gaussian_noise(keys, seed=seed, step=step, layer=layer).div_(temperature)
-    return segment_softmax(structure, logits)[0]
+    shares = segment_softmax(structure, logits)[0]
+    return shares, gcn_weights(structure, shares)
 
 
 def segment_softmax(structure: Structure, logits: Tensor, loop_logits: Tensor | None = None) -> tuple[Tensor, Tensor]:

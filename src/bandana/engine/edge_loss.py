@@ -84,8 +84,12 @@ class _EdgeLoss(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, z: Tensor, *rest: Any) -> Tensor:
         *weights, pairs, weight, rate, generator, size = rest
-        decoder = DecoderWeights(*weights)
-        total, grads = _implementation(z)(z.contiguous(), decoder, pairs, weight, rate, generator, size)
+        decoder, z = DecoderWeights(*weights), z.contiguous()
+        # The kernels add up in any order: whoever asked torch for repeatable results gets the plain function.
+        if kernels.usable(z.device, z.dtype) and not torch.are_deterministic_algorithms_enabled():
+            total, grads = _kernel_for(decoder)(z, decoder, pairs, weight, rate, generator)
+        else:
+            total, grads = _loss_and_gradients(z, decoder, pairs, weight, rate, generator, size)
         ctx.save_for_backward(*grads)
         return total
 
@@ -95,13 +99,12 @@ class _EdgeLoss(torch.autograd.Function):
         return (*(saved * grads[0] for saved in ctx.saved_tensors), None, None, None, None, None)
 
 
-def _implementation(z: Tensor) -> Callable[..., tuple[Tensor, tuple[Tensor, ...]]]:
-    # The kernels add up in any order: whoever asked torch for repeatable results gets the plain function.
-    if kernels.usable(z.device, z.dtype) and not torch.are_deterministic_algorithms_enabled():
+def _kernel_for(decoder: DecoderWeights) -> Callable[..., tuple[Tensor, tuple[Tensor, ...]]]:
+    if decoder.hidden_bias.numel() <= kernels.FEW_HIDDEN_UNITS:
         from bandana.engine.kernels.edge_loss import loss_and_gradients
-
-        return loss_and_gradients
-    return _loss_and_gradients
+    else:
+        from bandana.engine.kernels.wide_edge_loss import loss_and_gradients
+    return loss_and_gradients
 
 
 def _loss_and_gradients(

@@ -1,5 +1,7 @@
 """Named streams of randomness: from (seed, step, layer, …) to one well-mixed 64-bit number."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -21,27 +23,52 @@ def stream(*words: int) -> int:
 
 
 def generator(device: torch.device, *words: int) -> torch.Generator:
-    """A generator at the start of a stream.
+    """A generator at the start of a stream."""
+    return torch.Generator(device).manual_seed(generator_seed(*words))
+
+
+def generator_seed(*words: int) -> int:
+    """The seed of a stream's generator.
 
     A CPU generator reads only the low 32 bits of its seed, so the words must be mixed, not laid side by side.
     """
-    return torch.Generator(device).manual_seed(stream(*words) >> 1)
+    return stream(*words) >> 1
 
 
-def hash_keys(keys: Tensor, *words: int) -> Tensor:
-    """``[n]`` 64 random bits for each key within a stream (the mixing of splitmix64)."""
-    bits = keys * _signed(_GOLDEN)
-    bits += _signed(stream(*words))
+def hash_keys(keys: Tensor, *words: int | Tensor) -> Tensor:
+    """``[n]`` 64 random bits for each key within a stream (the mixing of splitmix64).
+
+    A word may be a scalar tensor on the device of the keys, read when the hash is computed: the same bits follow.
+    """
+    bits = keys * signed(_GOLDEN)
+    bits += _stream_of(words)
+    return _mix(bits)
+
+
+def signed(word: int) -> int:
+    """An unsigned 64-bit word as the signed number that torch stores for the same bits."""
+    return word - (1 << 64) if word >> 63 else word
+
+
+def _stream_of(words: Sequence[int | Tensor]) -> int | Tensor:
+    fixed = [word for word in words if isinstance(word, int)]
+    if len(fixed) == len(words):
+        return signed(stream(*fixed))
+    first = next(place for place, word in enumerate(words) if not isinstance(word, int))
+    state: int | Tensor = signed(stream(*fixed[:first]))
+    for word in words[first:]:
+        state = _mix((word + (state + 1)) * signed(_GOLDEN))  # type: ignore[arg-type]  # the first of them is a tensor
+    return state
+
+
+def _mix(bits: Tensor) -> Tensor:
+    """Mix in place."""
     for shift, factor in _ROUNDS:
         bits ^= _shift_right(bits, shift)
-        bits *= _signed(factor)
+        bits *= signed(factor)
     bits ^= _shift_right(bits, _LAST_SHIFT)
     return bits
 
 
 def _shift_right(bits: Tensor, shift: int) -> Tensor:
     return (bits >> shift) & ((1 << (64 - shift)) - 1)  # torch shifts the sign in; the mask takes it out
-
-
-def _signed(word: int) -> int:
-    return word - (1 << 64) if word >> 63 else word

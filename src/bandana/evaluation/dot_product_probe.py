@@ -6,15 +6,16 @@ import torch
 from torch import Tensor
 
 from bandana.data.splits import Pairs
-from bandana.evaluation.metrics import DEFAULT_KS, logit_metrics
+from bandana.evaluation.metrics import DEFAULT_KS, auc, logit_metrics
 
 CHUNK = 4096
-"""Pairs whose rows are gathered at a time. Few enough that a CPU reuses the same memory: larger chunks take twice as
+"""Pairs whose rows a CPU gathers at a time. Few enough that it reuses the same memory: larger chunks take twice as
 long, smaller ones are not faster."""
+GPU_CHUNK = 1 << 20
 
 
 @torch.no_grad()
-def pair_scores(z: Tensor, pairs: Tensor, chunk: int = CHUNK) -> Tensor:
+def pair_scores(z: Tensor, pairs: Tensor, chunk: int | None = None) -> Tensor:
     """Dot products of the embeddings of pairs of nodes.
 
     Args:
@@ -25,6 +26,7 @@ def pair_scores(z: Tensor, pairs: Tensor, chunk: int = CHUNK) -> Tensor:
     Returns:
         ``[P]`` scores in the type of `z`.
     """
+    chunk = chunk or (CHUNK if z.device.type == "cpu" else GPU_CHUNK)
     scores = z.new_empty(pairs.shape[1])
     for start in range(0, pairs.shape[1], chunk):
         left, right = pairs[:, start : start + chunk]
@@ -44,3 +46,11 @@ def dot_product_probe(z: Tensor, pairs: Pairs, ks: Sequence[int] = DEFAULT_KS) -
         ks: Ranks for hits@K.
     """
     return logit_metrics(pair_scores(z, pairs.positive), pair_scores(z, pairs.negative), ks)
+
+
+def dot_product_auc(z: Tensor, pairs: Pairs, *, as_published: bool = False) -> float:
+    """The AUC of `dot_product_probe` alone, to choose weights by; `as_published` ranks float32 sigmoids."""
+    positive, negative = pair_scores(z, pairs.positive), pair_scores(z, pairs.negative)
+    if as_published:
+        positive, negative = positive.float().sigmoid(), negative.float().sigmoid()
+    return auc(positive, negative)

@@ -6,7 +6,7 @@ predicts them from the layer's output. No edge is ever removed, so messages stil
 
 Equations (numbers of the paper) and where they are:
     bandwidths, softmax of Gaussian noise over a node's neighbours (5)   parts.masks.draw_masks
-    encoding with bandwidths in place of the adjacency (6), GCN form     parts.encoders.GCNEncoder, engine.gcn_weights
+    encoding with bandwidths in place of the adjacency (6), GCN form     parts.encoders.GCNEncoder, parts.masks.Mask
     cross entropy against bandwidths, and zero for negative pairs (8)    engine.edge_loss, `_weigh`
     mean of the layers' losses (9)                                       `Bandana.loss`
 
@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from bandana.engine.negatives import sample_negatives
-from bandana.engine.propagate import EdgeWeights, gcn_weights
+from bandana.engine.propagate import gcn_weights
 from bandana.graph import Graph
 from bandana.method import Batch, Clock, GraphSpec, Method, MethodFacts
 from bandana.parts.decoders import HadamardMLP
@@ -84,6 +84,7 @@ class Bandana(Method):
         paper="Zhao et al., Masked Graph Autoencoder with Non-discrete Bandwidths, WWW 2024",
         cost="O(layers · (edges · width · decoder width + nodes · width²))",
     )
+    replayable = True
 
     def __init__(self, config: BandanaConfig, spec: GraphSpec) -> None:
         super().__init__()
@@ -102,7 +103,7 @@ class Bandana(Method):
         graph, links, config = batch.graph, batch.links, self.config
         generator = clock.generator(graph.device)
         masks = draw_masks(config.mask, graph, clock, config.encoder.num_layers)
-        layers = self.encoder(graph.x, graph.structure, [_message_weights(graph, mask) for mask in masks], generator)
+        layers = self.encoder(graph.x, graph.structure, [mask.messages for mask in masks], generator)
 
         entries_per_link = 1 if graph.directed else 2
         num_negatives = max(1, round(config.negatives_per_edge * entries_per_link * links.numel()))
@@ -112,10 +113,10 @@ class Bandana(Method):
 
         losses = []
         for layer in config.predicting_layers:
-            targets = self._targets(graph, masks[layer].values, generator)
+            targets = self._targets(graph, masks[layer].bandwidths, generator)
             weight = _weigh(graph, links, targets, num_negatives)
             losses.append(self.decoder.loss(layers[layer], pairs, weight, generator))
-        self._passed = torch.stack([mask.values.mean() for mask in masks]).mean()
+        self._passed = torch.stack([mask.bandwidths.mean() for mask in masks]).mean()
         return torch.stack(losses).mean()
 
     def embed(self, graph: Graph) -> Tensor:
@@ -139,18 +140,12 @@ class Bandana(Method):
             case "aligned":
                 return bandwidths
             case "constant":
-                return torch.full_like(bandwidths, mean_bandwidth(graph.structure))
+                return mean_bandwidth(graph.structure).to(bandwidths.dtype).expand_as(bandwidths)
             case "shuffled":
                 return bandwidths[torch.randperm(graph.num_edges, generator=generator, device=graph.device)]
             case "released":
                 assert self._released_order is not None, "prepare() comes before the first loss()"
                 return bandwidths[self._released_order]
-
-
-def _message_weights(graph: Graph, mask: EdgeWeights) -> EdgeWeights:
-    """Bandwidths times the graph's own edge weights, normalised as a GCN does."""
-    values = mask.values if graph.weight is None else mask.values * graph.weight
-    return gcn_weights(graph.structure, values, mask.loop)
 
 
 def _weigh(graph: Graph, links: Tensor, targets: Tensor, num_negatives: int) -> Tensor:

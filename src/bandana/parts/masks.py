@@ -1,13 +1,13 @@
 """Masks on edges: how much of each message may pass. All of them keep the same share of the messages on average."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from bandana.engine.bandwidth import boltzmann_gibbs, gaussian_noise, segment_softmax, uniform_noise
-from bandana.engine.propagate import EdgeWeights
+from bandana.engine.propagate import EdgeWeights, gcn_weights
 from bandana.engine.structure import Structure
 from bandana.graph import Graph
 from bandana.method import Clock
@@ -38,11 +38,28 @@ class MaskConfig:
         return self.temperature[layer] if isinstance(self.temperature, tuple) else self.temperature
 
 
-def draw_masks(config: MaskConfig, graph: Graph, clock: Clock, num_layers: int) -> list[EdgeWeights]:
+class Mask(NamedTuple):
+    """One layer's mask: ``bandwidths [edges]``, and the GCN weights of the messages that pass through them."""
+
+    bandwidths: Tensor
+    messages: EdgeWeights
+
+
+def draw_masks(config: MaskConfig, graph: Graph, clock: Clock, num_layers: int) -> list[Mask]:
     """The masks of one step, one per layer; the same one for all of them unless ``config.per_layer``."""
     if config.per_layer:
-        return [draw_mask(config, graph, clock, layer) for layer in range(num_layers)]
-    return [draw_mask(config, graph, clock, 0)] * num_layers
+        return [_draw(config, graph, clock, layer) for layer in range(num_layers)]
+    return [_draw(config, graph, clock, 0)] * num_layers
+
+
+def _draw(config: MaskConfig, graph: Graph, clock: Clock, layer: int) -> Mask:
+    if config.distribution == "boltzmann_gibbs" and config.self_loop == "outside" and graph.weight is None:
+        temperature, keys = config.temperature_of(layer), graph.edge_keys
+        where = {"seed": clock.seed, "step": clock.counter, "layer": layer}
+        return Mask(*boltzmann_gibbs(graph.structure, keys, temperature, **where))  # type: ignore[arg-type]
+    mask = draw_mask(config, graph, clock, layer)
+    values = mask.values if graph.weight is None else mask.values * graph.weight
+    return Mask(mask.values, gcn_weights(graph.structure, values, mask.loop))
 
 
 def draw_mask(config: MaskConfig, graph: Graph, clock: Clock, layer: int) -> EdgeWeights:
@@ -61,16 +78,16 @@ def draw_mask(config: MaskConfig, graph: Graph, clock: Clock, layer: int) -> Edg
     if config.distribution == "boltzmann_gibbs":
         temperature = config.temperature_of(layer)
         if config.self_loop == "outside":
-            shares = boltzmann_gibbs(
-                structure, graph.edge_keys, temperature, seed=clock.seed, step=clock.step, layer=layer
+            shares, _ = boltzmann_gibbs(
+                structure, graph.edge_keys, temperature, seed=clock.seed, step=clock.counter, layer=layer
             )
             return EdgeWeights(shares, ones)
-        logits = gaussian_noise(graph.edge_keys, seed=clock.seed, step=clock.step, layer=layer).div_(temperature)
+        logits = gaussian_noise(graph.edge_keys, seed=clock.seed, step=clock.counter, layer=layer).div_(temperature)
         own_keys = torch.arange(graph.num_nodes, device=graph.device) * (graph.num_nodes + 1)
-        own = gaussian_noise(own_keys, seed=clock.seed, step=clock.step, layer=layer).div_(temperature)
+        own = gaussian_noise(own_keys, seed=clock.seed, step=clock.counter, layer=layer).div_(temperature)
         return EdgeWeights(*segment_softmax(structure, logits, own))
     mean = mean_bandwidth(structure)
-    draw = uniform_noise(graph.edge_keys, seed=clock.seed, step=clock.step, layer=layer)
+    draw = uniform_noise(graph.edge_keys, seed=clock.seed, step=clock.counter, layer=layer)
     if config.distribution == "bernoulli":
         return EdgeWeights((draw <= mean).to(ones.dtype), ones)
     if config.distribution == "uniform":
@@ -78,14 +95,13 @@ def draw_mask(config: MaskConfig, graph: Graph, clock: Clock, layer: int) -> Edg
     return EdgeWeights(_truncated_gaussian(draw, mean), ones)
 
 
-def mean_bandwidth(structure: Structure) -> float:
-    """The mean of Boltzmann-Gibbs bandwidths over all edges: 1 minus the mask ratio."""
-    receivers = int((structure.row_sizes > 0).sum())
-    return receivers / max(structure.num_entries, 1)
+def mean_bandwidth(structure: Structure) -> Tensor:
+    """Scalar mean of Boltzmann-Gibbs bandwidths over all edges: 1 minus the mask ratio."""
+    return (structure.row_sizes > 0).sum().double() / max(structure.num_entries, 1)
 
 
-def _truncated_gaussian(draw: Tensor, mean: float) -> Tensor:
+def _truncated_gaussian(draw: Tensor, mean: Tensor) -> Tensor:
     """Normal with standard deviation 1 around `mean`, cut to [0, 2·mean], by inversion of its distribution."""
-    half = torch.erf(torch.tensor(mean / 2**0.5, dtype=draw.dtype, device=draw.device)) / 2
+    half = torch.erf(mean / 2**0.5) / 2
     inside: Tensor = torch.special.ndtri(0.5 + half * (2 * draw - 1)) + mean
-    return inside.clamp_(0, 2 * mean)
+    return torch.minimum(inside.clamp_(min=0), 2 * mean)

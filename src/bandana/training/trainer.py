@@ -6,12 +6,13 @@ It knows no method, no data set and no metric. What to watch comes in as a funct
 import math
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from bandana.engine.streams import generator
 from bandana.errors import UserError
@@ -19,6 +20,11 @@ from bandana.graph import Graph
 from bandana.method import Batch, Clock, Method
 from bandana.training import checkpoint as checkpoints
 from bandana.training.early_stopping import Progress
+from bandana.training.steps import make_step
+
+Precision = Literal["float32", "tf32", "bf16"]
+_MATMUL_PRECISION: dict[Precision, str] = {"float32": "highest", "tf32": "high", "bf16": "medium"}
+Optimizers: TypeAlias = dict[str, torch.optim.Adam]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,6 +39,8 @@ class TrainingConfig:
     """How the learning rate goes on after the warm-up: level, or along half a cosine down to zero."""
     warmup_epochs: int = 0
     """Epochs over which the learning rate climbs from zero in equal steps."""
+    precision: Precision = "float32"
+    """Of products of matrices. The other two are faster on a GPU; docs/speed.md says what they change."""
     clip_norm: float = 1.0
     """Largest norm of the gradient; 0 leaves it alone."""
     edge_batch_size: int = 65_536
@@ -92,11 +100,20 @@ def pretrain(
     Returns:
         The final state, with one row of history per evaluation.
     """
-    family = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
-    optimizers = {
-        name: family(group, lr=config.lr, weight_decay=config.weight_decay, fused=True)
-        for name, group in method.parameter_groups().items()
-    }
+    with _running(config.precision, graph.device):
+        return _pretrain(method, graph, config, seed, monitor, checkpoint, on_epoch)
+
+
+def _pretrain(
+    method: Method,
+    graph: Graph,
+    config: TrainingConfig,
+    seed: int,
+    monitor: Callable[[], float] | None,
+    checkpoint: Path | None,
+    on_epoch: Callable[[TrainingState], None],
+) -> TrainingState:
+    optimizers = make_optimizers(method, config, graph.device)
     method.prepare(graph)
     if not optimizers:
         method.eval()
@@ -105,6 +122,7 @@ def pretrain(
     if checkpoint is not None and checkpoint.exists():
         state, best = _resume(checkpoint, method, optimizers)
 
+    step = make_step(method, optimizers, config.clip_norm, graph.device)
     started = time.perf_counter() - state.seconds
     while state.epoch < config.epochs and not _out_of_patience(state.progress, config):
         method.train()
@@ -114,7 +132,7 @@ def pretrain(
         loss = torch.zeros((), device=graph.device)
         for batch in edge_batches(graph, config.edge_batch_size, seed, state.epoch):
             clock = Clock(seed, state.epoch, state.step, config.epochs)
-            loss += _step(method, optimizers, batch, clock, config.clip_norm)
+            loss += step(batch, clock)
             state.step += 1
         state.seconds = time.perf_counter() - started
         if state.epoch % config.evaluate_every == 0 or state.epoch == config.epochs:
@@ -153,25 +171,46 @@ def edge_batches(graph: Graph, size: int, seed: int, epoch: int) -> Iterator[Bat
         yield Batch(graph, links[part].sort().values)
 
 
-def _step(
-    method: Method, optimizers: dict[str, torch.optim.Adam], batch: Batch, clock: Clock, clip_norm: float
-) -> Tensor:
-    total = torch.zeros((), device=batch.links.device)
-    groups = method.parameter_groups()
-    for name, loss in method.turns(batch, clock):
-        optimizers[name].zero_grad(set_to_none=True)
-        loss.backward()
-        if clip_norm:
-            nn.utils.clip_grad_norm_(groups[name], clip_norm)
-        optimizers[name].step()
-        total += loss.detach()
-    method.after_step(clock)
-    return total
+def make_optimizers(method: Method, config: TrainingConfig, device: torch.device) -> Optimizers:
+    """One optimiser per parameter group. On a GPU the rate is a tensor, so that a recorded step reads the latest."""
+    family = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
+    on_gpu = device.type == "cuda"
+    return {
+        name: family(
+            group,
+            lr=torch.tensor(config.lr, device=device) if on_gpu else config.lr,
+            weight_decay=config.weight_decay,
+            fused=True,
+            capturable=on_gpu,
+        )
+        for name, group in method.parameter_groups().items()
+    }
 
 
-def _set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+def _set_rate(optimizer: torch.optim.Adam, rate: float) -> None:
     for group in optimizer.param_groups:
-        group["lr"] = rate
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
+
+
+@contextmanager
+def _running(precision: Precision, device: torch.device) -> Iterator[None]:
+    """Products in `precision`; on a GPU, on a stream of this run's own, as recording needs it."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(_MATMUL_PRECISION[precision])
+    try:
+        if device.type != "cuda":
+            yield
+            return
+        stream = torch.cuda.Stream(device)
+        stream.wait_stream(torch.cuda.current_stream(device))
+        with torch.cuda.stream(stream):
+            yield
+        torch.cuda.current_stream(device).wait_stream(stream)
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def _evaluate(
@@ -205,7 +244,7 @@ def _weights(method: Method) -> dict[str, Tensor]:
 def _save(
     path: Path,
     method: Method,
-    optimizers: dict[str, torch.optim.Adam],
+    optimizers: Optimizers,
     state: TrainingState,
     best: dict[str, Tensor],
 ) -> None:
@@ -214,9 +253,7 @@ def _save(
     checkpoints.save(path, tensors, asdict(state))
 
 
-def _resume(
-    path: Path, method: Method, optimizers: dict[str, torch.optim.Adam]
-) -> tuple[TrainingState, dict[str, Tensor]]:
+def _resume(path: Path, method: Method, optimizers: Optimizers) -> tuple[TrainingState, dict[str, Tensor]]:
     tensors, table = checkpoints.load(path)
     method.load_state_dict(tensors["now"])
     for name, optimizer in optimizers.items():

@@ -9,6 +9,10 @@ from importlib.util import find_spec
 
 import torch
 
+FEW_HIDDEN_UNITS = 64
+"""Up to here our edge-loss kernels multiply matrices themselves: more units do not fit their registers."""
+_OLDEST = (8, 0)  # compute capability: the first with the tensor-core precisions that the kernels ask for
+
 
 def usable(device: torch.device, dtype: torch.dtype) -> bool:
     """Whether the kernels can take the place of the plain functions."""
@@ -17,7 +21,7 @@ def usable(device: torch.device, dtype: torch.dtype) -> bool:
 
 @cache
 def _compiles(device: torch.device) -> bool:
-    if find_spec("triton") is None:
+    if find_spec("triton") is None or torch.cuda.get_device_capability(device) < _OLDEST:
         return False
     from bandana.engine.kernels.probe import probe
 

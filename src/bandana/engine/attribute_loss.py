@@ -1,0 +1,139 @@
+"""How well a linear layer reconstructs node features, without ever holding the reconstruction.
+
+The reconstruction ``hidden @ weight`` has an entry for every node and feature, while most targets are zero. Its squared
+error follows from the small Gram matrix of `hidden` and the targets that are not zero. A cross entropy or a ReLU needs
+every entry: rows are then taken block by block, loss and gradients together, and each block is forgotten. It is first
+treated as if all its targets were zero; the stored targets correct that.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn.functional import softplus
+
+from bandana.engine.pair_loss import EXACT_BELOW
+from bandana.engine.propagate import propagate
+from bandana.engine.structure import Structure
+
+AttributeLoss = Literal["bce", "mse"]
+
+_CPU_BLOCK = 1 << 19  # elements of a block's reconstruction: what stays in a core's cache
+_CUDA_BLOCK = 1 << 25  # enough to fill the card
+
+
+def attribute_loss(
+    hidden: Tensor,
+    weight: Tensor,
+    targets: Tensor,
+    pattern: Structure | None = None,
+    *,
+    kind: AttributeLoss,
+    rectify: bool = False,
+    positive_weight: float | Tensor = 1.0,
+    block: int | None = None,
+) -> Tensor:
+    """Mean over all entries of the error of ``s = hidden @ weight``, or of its positive part, against targets ``y``.
+
+    Args:
+        hidden: ``[nodes, width]``.
+        weight: ``[width, features]``.
+        targets: ``[nodes, features]``, or with a pattern its ``[entries]`` stored values. They get no gradient.
+        pattern: Where the stored targets stand; the others are zero.
+        kind: ``mse`` is ``(s - y)²``; ``bce`` is ``positive_weight · y · softplus(-s) + (1 - y) · softplus(s)``.
+        rectify: Whether a ReLU ends the layer.
+        positive_weight: Weight of the ones; ``mse`` has none.
+        block: Rows handled at once.
+
+    Returns:
+        The scalar loss, with gradients for `hidden` and `weight`.
+    """
+    num_entries = hidden.shape[0] * weight.shape[1]
+    if kind == "mse" and not rectify:
+        return _squared_error(hidden, weight, targets, pattern) / num_entries
+    elements = _CPU_BLOCK if hidden.device.type == "cpu" else _CUDA_BLOCK
+    rows = block or max(elements // weight.shape[1], 1)
+    ones = torch.as_tensor(positive_weight, dtype=hidden.dtype, device=hidden.device)
+    total: Tensor = _BlockedLoss.apply(hidden, weight, targets, pattern, kind, rectify, ones, rows)  # type: ignore[no-untyped-call]
+    return total / num_entries
+
+
+def attribute_balance(targets: Tensor, num_entries: int) -> tuple[Tensor, Tensor]:
+    """Weight of the ones, and of the whole loss, that make ones and zeros count the same.
+
+    With ``t`` the sum of the targets, which for binary ones is their number, and ``n`` entries in all: ``(n - t) / t``
+    and ``n / 2(n - t)``. Sums that no binary targets could have are taken as the nearest that some have.
+    """
+    size = max(num_entries, 2)
+    total = targets.sum().clamp(1, size - 1)
+    return (size - total) / total, size / (2 * (size - total))
+
+
+def _squared_error(hidden: Tensor, weight: Tensor, targets: Tensor, pattern: Structure | None) -> Tensor:
+    """``Σ (s - y)² = Σ s² - 2 Σ s·y + Σ y²``, the first as ``<Wᵀ(HᵀH), Wᵀ>`` and the second as ``<H, Y Wᵀ>``."""
+    energy = ((hidden.T @ hidden) @ weight * weight).sum()
+    read = targets @ weight.T if pattern is None else propagate(pattern, targets, weight.T)
+    return energy - 2 * (hidden * read).sum() + targets.square().sum()
+
+
+class _BlockedLoss(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, hidden: Tensor, weight: Tensor, *rest: Any) -> Tensor:
+        total, *grads = _loss_and_gradients(hidden, weight, *rest)
+        ctx.save_for_backward(*grads)
+        return total
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        return (*(saved * grads[0] for saved in ctx.saved_tensors), *[None] * 6)
+
+
+def _loss_and_gradients(
+    hidden: Tensor,
+    weight: Tensor,
+    targets: Tensor,
+    pattern: Structure | None,
+    kind: AttributeLoss,
+    rectify: bool,
+    positive_weight: Tensor,
+    rows: int,
+) -> tuple[Tensor, Tensor, Tensor]:
+    total = hidden.new_zeros((), dtype=torch.float64)
+    grad_hidden, grad_weight = torch.empty_like(hidden), torch.zeros_like(weight)
+    for start, where, y in _blocks(targets, pattern, rows):
+        part = hidden[start : start + rows]
+        output = part @ weight
+        if rectify:
+            output.relu_()
+        s = output.view(-1)[where]
+        if kind == "mse":
+            total += output.square().sum() + (y * (y - 2 * s)).sum()
+            grad = 2 * output
+            grad.view(-1)[where] -= 2 * y
+        else:
+            doubt, belief = softplus(-s, threshold=EXACT_BELOW), softplus(s, threshold=EXACT_BELOW)
+            total += softplus(output, threshold=EXACT_BELOW).sum() + (y * (positive_weight * doubt - belief)).sum()
+            grad = output.sigmoid()
+            grad.view(-1)[where] -= y * (positive_weight * torch.sigmoid(-s) + torch.sigmoid(s))
+        if rectify:
+            grad.mul_(output > 0)
+        torch.mm(grad, weight.T, out=grad_hidden[start : start + rows])
+        grad_weight.addmm_(part.T, grad)
+    return total.to(hidden.dtype), grad_hidden, grad_weight
+
+
+def _blocks(targets: Tensor, pattern: Structure | None, rows: int) -> Iterator[tuple[int, slice | Tensor, Tensor]]:
+    """For each block of rows: its first row, the places of its targets counted within the block, and the targets."""
+    if pattern is None:
+        for start in range(0, targets.shape[0], rows):
+            yield start, slice(None), targets[start : start + rows].reshape(-1)
+        return
+    starts = range(0, pattern.num_rows, rows)
+    first = torch.tensor([*starts, pattern.num_rows], device=targets.device)
+    bounds = pattern.rowptr[first].tolist()  # the one time that the host must wait: blocks differ in their entries
+    for start, begin, end in zip(starts, bounds[:-1], bounds[1:], strict=True):
+        entries = slice(begin, end)
+        yield start, (pattern.row[entries] - start) * pattern.num_cols + pattern.col[entries], targets[entries]

@@ -1,0 +1,86 @@
+"""The cross entropy of dot products over node pairs in chunks, with its gradient taken in the forward pass.
+
+Written plainly, the two gathered rows of every pair stay alive until the backward pass: O(pairs·width). Here a chunk's
+loss and gradient are computed together and the chunk is forgotten, which leaves O(nodes·width + chunk·width).
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn.functional import softplus
+
+_CPU_CHUNK = 1 << 19  # elements of a chunk's rows: what stays in a core's cache
+_CUDA_CHUNK = 1 << 25  # enough to fill the card
+EXACT_BELOW = 40.0
+"""Where torch may take ``softplus(s) = s``: e^-40 is lost in a double. Its own limit of 20 is right in floats only."""
+
+
+def pair_loss(z: Tensor, positives: Tensor, negatives: Tensor, chunk: int | None = None) -> Tensor:
+    """``-mean log σ(z_u·z_v)`` over the positive pairs plus ``-mean log(1 - σ(z_u·z_v))`` over the negative ones.
+
+    Args:
+        z: ``[nodes, width]`` embeddings.
+        positives: ``[2, pairs]`` linked nodes; without any, their term is zero.
+        negatives: ``[2, pairs]`` nodes that are not linked; likewise.
+        chunk: Pairs handled at once.
+
+    Returns:
+        The scalar loss, with gradients for `z`.
+    """
+    linked = dot_product_loss(z, positives, 1 / max(positives.shape[1], 1), 0.0, chunk)
+    return linked + dot_product_loss(z, negatives, 0.0, 1 / max(negatives.shape[1], 1), chunk)
+
+
+def dot_product_loss(z: Tensor, pairs: Tensor, link: float, no_link: float, chunk: int | None = None) -> Tensor:
+    """``Σ link · -log σ(s) + no_link · -log(1 - σ(s))`` over pairs with the logits ``s = z_u·z_v``.
+
+    Args:
+        z: ``[nodes, width]`` embeddings.
+        pairs: ``[2, pairs]`` nodes.
+        link: What it costs to doubt a link.
+        no_link: What it costs to see a link; may be negative, to take such terms out of a larger sum.
+        chunk: Pairs handled at once.
+
+    Returns:
+        The scalar loss, with gradients for `z`.
+    """
+    size = chunk or _pairs_at_once(z)
+    out: Tensor = _DotProductLoss.apply(z, pairs, link, no_link, size)  # type: ignore[no-untyped-call]
+    return out
+
+
+def dot_products(z: Tensor, pairs: Tensor) -> Tensor:
+    """``[pairs]`` logits ``z_u·z_v``, for evaluation."""
+    size = _pairs_at_once(z)
+    return torch.cat([(z[u] * z[v]).sum(1) for u, v in zip(*(side.split(size) for side in pairs), strict=True)])
+
+
+def _pairs_at_once(z: Tensor) -> int:
+    elements = _CPU_CHUNK if z.device.type == "cpu" else _CUDA_CHUNK
+    return max(elements // max(z.shape[1], 1), 1)
+
+
+class _DotProductLoss(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, pairs: Tensor, link: float, no_link: float, size: int) -> Tensor:
+        grad = torch.zeros_like(z)
+        logits = z.new_empty(pairs.shape[1])
+        for start in range(0, pairs.shape[1], size):
+            chunk = slice(start, start + size)
+            u, v = pairs[:, chunk]
+            left, right = z.index_select(0, u), z.index_select(0, v)
+            logit = torch.sum(left * right, 1, out=logits[chunk])
+            slope = logit.sigmoid().mul_(no_link).sub_(logit.neg().sigmoid_(), alpha=link).unsqueeze_(1)
+            grad.index_add_(0, u, right.mul_(slope))
+            grad.index_add_(0, v, left.mul_(slope))
+        ctx.save_for_backward(grad)
+        doubt, belief = softplus(-logits, threshold=EXACT_BELOW), softplus(logits, threshold=EXACT_BELOW)
+        return link * doubt.sum() + no_link * belief.sum()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None, None]:
+        (saved,) = ctx.saved_tensors
+        return saved * grads[0], None, None, None, None

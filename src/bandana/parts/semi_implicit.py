@@ -1,0 +1,146 @@
+"""Semi-implicit posteriors: Gaussians whose means are random themselves, and the bound that trains them.
+
+A mean is the output of an encoder that reads Bernoulli noise next to the features, so the posterior is a mixture
+without closed form. Its density at a sample is estimated from the Gaussian that the sample came from and from some
+others, whose means were drawn only for that.
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from bandana.engine.dropout import dropout
+from bandana.engine.propagate import EdgeWeights, propagate
+from bandana.engine.structure import Structure
+from bandana.graph import Features
+from bandana.parts.encoders import Stack, project
+from bandana.parts.variational import sample_gaussian
+
+WARM_UP_EPOCHS = 300
+"""Until then the regulariser is let in little by little."""
+MEAN_NOISE = 0.5
+
+
+class Posterior(NamedTuple):
+    """A mixture of Gaussians for each of some rows, of which a few means are known.
+
+    Attributes:
+        means: ``[rows, samples, width]`` of the Gaussians that samples are drawn from.
+        others: ``[rows, others, width]`` of further Gaussians of the same mixture.
+        log_variance: ``[rows, width]`` common to all.
+    """
+
+    means: Tensor
+    others: Tensor
+    log_variance: Tensor
+
+    @classmethod
+    def of(cls, means: Tensor, num_samples: int, log_variance: Tensor) -> "Posterior":
+        """With the first of ``[rows, samples + others, width]`` means to draw from."""
+        return cls(means[:, :num_samples], means[:, num_samples:], log_variance)
+
+    def sample(self, generator: torch.Generator) -> Tensor:
+        """``[rows, samples, width]`` one draw from each Gaussian."""
+        return sample_gaussian(self.means, self.log_variance.unsqueeze(1) / 2, generator)
+
+
+def bernoulli_noise(num_rows: int, samples: int, width: int, generator: torch.Generator) -> Tensor:
+    """``[rows, samples, width]`` zeros and ones, each as likely."""
+    return torch.empty(num_rows, samples, width, device=generator.device).bernoulli_(0.5, generator=generator)
+
+
+def mean_noise(num_rows: int, width: int, device: torch.device) -> Tensor:
+    """``[rows, 1, width]`` what Bernoulli noise is on average: the noise of a deterministic embedding."""
+    return torch.full((num_rows, 1, width), MEAN_NOISE, device=device)
+
+
+def noisy_means(
+    stack: Stack,
+    x: Features,
+    noise: Tensor,
+    structure: Structure | None = None,
+    edges: EdgeWeights | None = None,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """What `stack` makes of ``[noise ‖ x]``, for every sample of the noise at once.
+
+    The samples lie side by side in the columns of one propagation, and without dropout the features are read once for
+    all of them.
+
+    Args:
+        stack: Without norms; the first rows of its first weight read the noise.
+        x: ``[nodes, features]``.
+        noise: ``[nodes, samples, noise width]``.
+        structure: Edges by receiving node.
+        edges: Their weights, the same in every layer; None leaves the graph out.
+        generator: Randomness for dropout; None for evaluation.
+
+    Returns:
+        ``[nodes, samples, width]``.
+    """
+    noise_width = noise.shape[2]
+    copies = noise.shape[1] if stack.dropout and generator is not None else 1
+    hidden = noise
+    for depth, weight in enumerate(stack.weights):
+        mixed = dropout(hidden, stack.dropout, generator) @ (weight[:noise_width] if not depth else weight)
+        if not depth:
+            features = [project(x, weight[noise_width:], stack.dropout, generator) for _ in range(copies)]
+            mixed = mixed + torch.stack(features, dim=1)
+        if structure is not None and edges is not None:
+            mixed = propagate(structure, edges.values, mixed.flatten(1), edges.loop).view_as(mixed)
+        if stack.biases:
+            mixed = mixed + stack.biases[depth]
+        hidden = stack.activations[depth](mixed)
+    return hidden
+
+
+def log_mixture(posterior: Posterior, z: Tensor, floor: float) -> Tensor:
+    """``[rows, samples]`` log density of each sample under its own Gaussian and the others, up to a constant.
+
+    As the authors of both methods compute it, which no logsumexp could: `floor` is added to the mean of the kernels and
+    to the standard deviation in them. From about a hundred dimensions on, nearly all kernels are far below the floor,
+    and only ``-½ Σ log variance`` is left to learn from. That is the objective as it was published.
+
+    Args:
+        posterior: With the Gaussians' means.
+        z: ``[rows, samples, width]`` as `Posterior.sample` drew them.
+        floor: Small and positive.
+    """
+    spread = (posterior.log_variance / 2).exp().unsqueeze(1) + floor
+    own = ((z - posterior.means) / spread).square().sum(-1, keepdim=True)
+    apart = z.unsqueeze(2) - posterior.others.unsqueeze(1)
+    others = (apart / spread.unsqueeze(1)).square().sum(-1)
+    kernel = torch.cat([others, own], dim=2).mul(-0.5).exp().mean(2)
+    return (kernel + floor).log() - posterior.log_variance.sum(1, keepdim=True) / 2
+
+
+def log_prior(z: Tensor) -> Tensor:
+    """``[rows, samples]`` log density of a standard Gaussian, up to a constant."""
+    return -z.square().sum(2) / 2
+
+
+def importance_weighted(bounds: Tensor) -> Tensor:
+    """The loss of ``[samples]`` log ratios of target and posterior density: minus the log of their mean ratio."""
+    return math.log(bounds.numel()) - bounds.logsumexp(0)
+
+
+def warm_up(epochs_done: int) -> float:
+    """Share of the regulariser that counts."""
+    return min(max(epochs_done, 0) / WARM_UP_EPOCHS, 1.0)
+
+
+class Perceptron(Stack):
+    """Layers ``tanh(dropout(X) · W + b)``, the last without tanh, with the initial weights of torch's linear layers."""
+
+    def __init__(self, widths: list[int], dropout: float) -> None:
+        super().__init__(widths, name="none", activate_last=False, dropout=dropout)
+        self.activations = nn.ModuleList([*(nn.Tanh() for _ in widths[2:]), nn.Identity()])
+
+    def reset_parameters(self) -> None:
+        """Weights and biases uniform up to one over the root of the number of inputs."""
+        for weight, bias in zip(self.weights, self.biases, strict=True):
+            bound = weight.shape[0] ** -0.5
+            nn.init.uniform_(weight, -bound, bound)
+            nn.init.uniform_(bias, -bound, bound)

@@ -1,0 +1,90 @@
+"""Recorded steps against the same steps taken one by one. Recording needs a GPU."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from bandana.graph import Graph
+from bandana.method import GraphSpec
+from bandana.methods.bandana import Bandana, BandanaConfig
+from bandana.parts.encoders import EncoderConfig
+from bandana.parts.masks import MaskConfig
+from bandana.training import steps
+from bandana.training.trainer import TrainingConfig, TrainingState, pretrain
+
+CONFIG = BandanaConfig(encoder=EncoderConfig(num_layers=2, width=16, dropout=0.3), decoder_width=8)
+TRAINING = TrainingConfig(epochs=12, lr=0.01, edge_batch_size=64, evaluate_every=1, schedule="cosine")
+
+pytestmark = pytest.mark.cuda
+
+
+@pytest.fixture
+def graph(random_graph: Callable[..., Graph]) -> Graph:
+    """Batches of 32 links and a rest."""
+    graph = random_graph(60, 150, isolated=3)
+    assert graph.links.numel() % 32
+    return graph.to("cuda")
+
+
+def train(
+    graph: Graph, replayed: bool, config: BandanaConfig = CONFIG, training: TrainingConfig = TRAINING, **options: object
+) -> tuple[TrainingState, Bandana]:
+    torch.manual_seed(0)
+    method = Bandana(config, GraphSpec.of(graph)).to(graph.device)
+    method.replayable = replayed  # type: ignore[misc]
+    return pretrain(method, graph, training, seed=3, **options), method  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("batch", [64, 0])
+@pytest.mark.parametrize("distribution", ["boltzmann_gibbs", "bernoulli", "uniform", "truncated_gaussian", "none"])
+def test_replayed_steps_are_the_steps_they_stand_for(graph: Graph, batch: int, distribution: str) -> None:
+    config = replace(CONFIG, mask=MaskConfig(distribution=distribution))  # type: ignore[arg-type]
+    training = replace(TRAINING, edge_batch_size=batch)
+    (plain, one), (replayed, other) = (train(graph, flag, config, training) for flag in (False, True))
+    for row, expected in zip(replayed.history, plain.history, strict=True):
+        assert row["loss"] == pytest.approx(expected["loss"], rel=2e-3)
+        assert row["mask_ratio"] == pytest.approx(expected["mask_ratio"], abs=1e-5)
+    for weight, expected_weight in zip(other.parameters(), one.parameters(), strict=True):
+        torch.testing.assert_close(weight, expected_weight, rtol=2e-2, atol=2e-3)
+
+
+@pytest.mark.parametrize("target", ["aligned", "released", "shuffled", "constant"])
+def test_every_target_can_be_replayed(graph: Graph, target: str) -> None:
+    state, _ = train(graph, True, replace(CONFIG, target=target))  # type: ignore[arg-type]
+    assert len({row["loss"] for row in state.history}) == TRAINING.epochs
+
+
+def test_most_steps_are_replayed(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = []
+    original = Bandana.loss
+    monkeypatch.setattr(Bandana, "loss", lambda self, batch, clock: taken.append(1) or original(self, batch, clock))
+    state, _ = train(graph, True)
+    sizes = 2
+    assert len(taken) == sizes * (steps.WARM_UP_STEPS + 1) < state.step
+
+
+def test_an_interrupted_run_goes_on(graph: Graph, tmp_path: Path) -> None:
+    whole, _ = train(graph, True)
+
+    class InterruptionError(Exception):
+        pass
+
+    def interrupt(state: TrainingState) -> None:
+        if state.epoch == 7:
+            raise InterruptionError
+
+    with pytest.raises(InterruptionError):
+        train(graph, True, checkpoint=tmp_path / "a", on_epoch=interrupt)
+    resumed, _ = train(graph, True, checkpoint=tmp_path / "a")
+    assert [row["loss"] for row in resumed.history] == pytest.approx([row["loss"] for row in whole.history], rel=2e-3)
+
+
+@pytest.mark.parametrize("precision", ["tf32", "bf16"])
+def test_lower_precision_stays_near(graph: Graph, precision: str) -> None:
+    exact, _ = train(graph, True)
+    rough, _ = train(graph, True, training=replace(TRAINING, precision=precision))  # type: ignore[arg-type]
+    assert torch.get_float32_matmul_precision() == "highest"
+    assert rough.history[0]["loss"] == pytest.approx(exact.history[0]["loss"], rel=1e-2)
