@@ -45,6 +45,8 @@ def run(
     protocol: Annotated[
         str | None, typer.Option(help="clean (default), or paper for the authors' way of scoring.")
     ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Seeds trained at the same time; small graphs share a GPU.")] = 1,
+    profile: Annotated[bool, typer.Option(help="First write where the time of an epoch goes: profile.csv.")] = False,
     device: Device = "auto",
     data_root: DataRoot = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Run folder; by default runs/NAME-HASH.")] = None,
@@ -60,7 +62,9 @@ def run(
 
     named = [f"{option}={value}" for option, value in (("task", task), ("protocol", protocol)) if value is not None]
     range_of_seeds = range(first_seed, first_seed + seeds)
-    run_and_show(method, dataset, range_of_seeds, [*named, *(changes or [])], device, data_root, out, json)
+    run_and_show(
+        method, dataset, range_of_seeds, [*named, *(changes or [])], jobs, profile, device, data_root, out, json
+    )
 
 
 @app.command()

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import fmean
+from threading import Lock
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -24,6 +25,8 @@ from bandana.graph import Graph, SparseFeatures
 from bandana.method import GraphSpec, Method
 from bandana.registry import get_method
 from bandana.reporting.record import Metrics, RunFolder, RunRecord, SeedRecord
+from bandana.training.profile import Operation, profile_training
+from bandana.training.together import at_once
 from bandana.training.trainer import TrainingConfig, TrainingState, pretrain
 
 Task = Literal["node", "link"]
@@ -95,6 +98,7 @@ def run(
     device: str = "auto",
     data_root: Path | None = None,
     folder: Path | None = None,
+    jobs: int = 1,
     on_seed: Callable[[int], OnEpoch] = lambda seed: lambda state: None,
 ) -> RunRecord:
     """Run an experiment for every seed and record it.
@@ -105,21 +109,29 @@ def run(
         device: ``auto``, ``cpu`` or ``cuda``.
         data_root: Where raw data lie, read-only.
         folder: Run folder. Seeds finished in it are kept, an interrupted one is continued.
+        jobs: Seeds that are trained at the same time: a small graph leaves a GPU nearly idle.
         on_seed: Gives the epoch callback of each seed, for progress bars.
     """
     where = resolve_device(device)
     data = load(experiment.dataset, data_root)
     target = None if folder is None else RunFolder.open(folder, to_table(experiment))
-    records = []
-    for seed in seeds:
+
+    def one(seed: int, check: Callable[[], None]) -> SeedRecord:
         done = None if target is None else target.finished(seed)
-        if done is None:
-            checkpoint = None if target is None else target.checkpoint(seed)
-            result = run_seed(experiment, data, seed, where, checkpoint=checkpoint, on_epoch=on_seed(seed))
-            done = result.record
-            if target is not None:
-                target.finish(done, result.method.state_dict())
-        records.append(done)
+        if done is not None:
+            return done
+        checkpoint, show = None if target is None else target.checkpoint(seed), on_seed(seed)
+
+        def on_epoch(state: TrainingState) -> None:
+            check()
+            show(state)
+
+        result = run_seed(experiment, data, seed, where, checkpoint=checkpoint, on_epoch=on_epoch)
+        if target is not None:
+            target.finish(result.record, result.method.state_dict())
+        return result.record
+
+    records = at_once(one, seeds, jobs, where)
     record = RunRecord(experiment=to_table(experiment), seeds=records, device=where.type)
     if target is not None:
         target.write(record)
@@ -168,9 +180,24 @@ def run_seed(
     return SeedResult(record, method, embedding)
 
 
+def profile(
+    experiment: Experiment, *, seed: int = 0, device: str = "auto", data_root: Path | None = None
+) -> list[Operation]:
+    """Where the time of an epoch of pre-training goes."""
+    where = resolve_device(device)
+    data = load(experiment.dataset, data_root)
+    graph = preprocess(data.graph, experiment.features).to(where)
+    train = _edge_split(experiment, data, graph, seed).train
+    method = build(experiment, GraphSpec.of(graph), seed).to(where)
+    return profile_training(method, train, experiment.training, seed=seed)
+
+
+_initialising = Lock()
+
+
 def build(experiment: Experiment, spec: GraphSpec, seed: int) -> Method:
     """A freshly initialised method; the seed decides its weights and nothing else in the process."""
-    with torch.random.fork_rng(devices=[]):
+    with _initialising, torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return get_method(experiment.method)(experiment.model, spec)
 

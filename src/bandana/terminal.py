@@ -20,12 +20,13 @@ from bandana import __version__
 from bandana.config import nest, parse_assignment, patch, read_toml, to_table, to_toml
 from bandana.data.datasets import DATASETS, presence
 from bandana.errors import UserError
-from bandana.experiment import Experiment, OnEpoch, run
+from bandana.experiment import Experiment, OnEpoch, profile, run
+from bandana.files import write_text
 from bandana.paper.cookbook import recipe
 from bandana.registry import all_methods
 from bandana.reporting.method_pages import in_families, index_page, method_page
 from bandana.reporting.record import environment
-from bandana.reporting.tables import result_table
+from bandana.reporting.tables import profile_csv, profile_table, result_table
 from bandana.training.trainer import TrainingState
 
 console = Console()
@@ -37,6 +38,8 @@ def run_and_show(
     dataset: str | None,
     seeds: range,
     assignments: Sequence[str],
+    jobs: int,
+    profiled: bool,
     device: str,
     data_root: Path | None,
     out: Path | None,
@@ -46,6 +49,10 @@ def run_and_show(
     experiment = _experiment(method, dataset, dict(map(parse_assignment, assignments)))
     folder = out or Path("runs") / _run_name(experiment)
     try:
+        if profiled:
+            operations = profile(experiment, seed=seeds[0], device=device, data_root=data_root)
+            status.print(profile_table(operations))
+            write_text(folder / "profile.csv", profile_csv(operations))
         with progress_bars(experiment.training.epochs) as bar:
             record = run(
                 experiment,
@@ -53,6 +60,7 @@ def run_and_show(
                 device=device,
                 data_root=data_root,
                 folder=folder,
+                jobs=jobs,
                 on_seed=lambda seed: bar(f"{experiment.dataset}, seed {seed}"),
             )
     except KeyboardInterrupt:

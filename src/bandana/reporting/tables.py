@@ -1,12 +1,17 @@
 """Tables for the terminal, with every figure beside its floors."""
 
+import csv
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields
+from io import StringIO
 
 from rich.console import Group
 from rich.table import Table
 
 from bandana.reporting.record import RunRecord
+from bandana.training.profile import Operation
 
+_LONGEST_NAME = 60
 Summary = Mapping[str, tuple[float, float]]
 
 HEADINGS = {
@@ -55,3 +60,24 @@ def _fill(table: Table, columns: Sequence[str], rows: Mapping[str, Summary], hig
     for label, summary in rows.items():
         cells = [percent(summary.get(name)) for name in columns]
         table.add_row(label, *cells, style="bold" if label == highlight else "dim")
+
+
+def profile_table(operations: Sequence[Operation], most: int = 15) -> Table:
+    """The dearest operations of an epoch of training."""
+    total = sum(operation.milliseconds for operation in operations)
+    table = Table("operation", title=f"one epoch of training: {total:.2f} ms", title_justify="left")
+    for name in ("ms", "share", "calls"):
+        table.add_column(name, justify="right")
+    for operation in operations[:most]:
+        name = operation.name if len(operation.name) <= _LONGEST_NAME else f"{operation.name[:_LONGEST_NAME]}…"
+        table.add_row(name, f"{operation.milliseconds:.3f}", f"{operation.share:.1%}", f"{operation.calls:g}")
+    return table
+
+
+def profile_csv(operations: Sequence[Operation]) -> str:
+    """All operations of an epoch of training, the dearest first."""
+    text = StringIO()
+    table = csv.DictWriter(text, [field.name for field in fields(Operation)], lineterminator="\n")
+    table.writeheader()
+    table.writerows(asdict(operation) for operation in operations)
+    return text.getvalue()

@@ -9,6 +9,7 @@ draws the same numbers as the step that it stands for.
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from threading import Lock
 from typing import NamedTuple
 
 import torch
@@ -18,6 +19,7 @@ from bandana.engine.streams import generator_seed
 from bandana.method import Batch, Clock, Method
 
 Step = Callable[[Batch, Clock], Tensor]
+_one_recording = Lock()  # at a time, whatever other threads train
 WARM_UP_STEPS = 3
 """Steps of each batch size that are taken as written: what is compiled or allocated on first use must be, by then."""
 
@@ -85,9 +87,8 @@ class ReplayedTurns:
         graph, links = torch.cuda.CUDAGraph(), batch.links.clone()
         graph.register_generator_state(self._generator)
         fixed = replace(clock, device_step=self._counter, device_generator=self._generator)
-        with torch.cuda.graph(
-            graph, pool=self._pool, stream=torch.cuda.current_stream(), capture_error_mode="thread_local"
-        ):
+        stream = torch.cuda.current_stream()
+        with _one_recording, torch.cuda.graph(graph, pool=self._pool, stream=stream, capture_error_mode="thread_local"):
             loss = self._turns(batch._replace(links=links), fixed)
         self._recordings[links.numel()] = Recording(graph, links, loss)
         return self._recordings[links.numel()]

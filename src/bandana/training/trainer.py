@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from threading import Lock
 from typing import Any, Literal, TypeAlias
 
 import torch
@@ -198,9 +199,7 @@ def _set_rate(optimizer: torch.optim.Adam, rate: float) -> None:
 @contextmanager
 def _running(precision: Precision, device: torch.device) -> Iterator[None]:
     """Products in `precision`; on a GPU, on a stream of this run's own, as recording needs it."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision(_MATMUL_PRECISION[precision])
-    try:
+    with _matmul_precision(_MATMUL_PRECISION[precision]):
         if device.type != "cuda":
             yield
             return
@@ -209,8 +208,35 @@ def _running(precision: Precision, device: torch.device) -> Iterator[None]:
         with torch.cuda.stream(stream):
             yield
         torch.cuda.current_stream(device).wait_stream(stream)
+
+
+@dataclass(slots=True)
+class _PrecisionUsers:
+    """Runs that are going on, and the precision to go back to after the last of them."""
+
+    running: int = 0
+    before: str = "highest"
+    lock: Any = field(default_factory=Lock)
+
+
+_users = _PrecisionUsers()
+
+
+@contextmanager
+def _matmul_precision(precision: str) -> Iterator[None]:
+    """Set torch's precision of products. It belongs to the process, and runs in other threads may need it longer."""
+    with _users.lock:
+        if not _users.running:
+            _users.before = torch.get_float32_matmul_precision()
+        _users.running += 1
+        torch.set_float32_matmul_precision(precision)
+    try:
+        yield
     finally:
-        torch.set_float32_matmul_precision(before)
+        with _users.lock:
+            _users.running -= 1
+            if not _users.running:
+                torch.set_float32_matmul_precision(_users.before)
 
 
 def _evaluate(

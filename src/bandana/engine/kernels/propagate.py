@@ -75,7 +75,7 @@ def spmm(
 
 
 class _Parts(NamedTuple):
-    """Parts of rows: ``row [parts]``, first entry ``start [parts]``, the most entries, and whether a row has several."""
+    """Rows ``[parts]``, first entries ``[parts]``, the most entries of a part, and whether any row has several."""
 
     row: Tensor
     start: Tensor
@@ -140,9 +140,9 @@ def _row_parts(
         used = (value != 0.0)[:, None] & real[None, :]  # rows that count for nothing are not even read
         block = tl.load(dense + source[:, None] * width + column[None, :], mask=used, other=0.0)
         total += tl.sum(value[:, None] * block, 0)
-    if LOOP:  # decided when compiling
-        if start == whole_start:  # noqa: SIM102
-            total += tl.load(loop + row) * tl.load(dense + row * width + column, mask=real, other=0.0)
+    if LOOP:
+        own = tl.load(loop + row) * tl.load(dense + row * width + column, mask=real, other=0.0)
+        total += tl.where(start == whole_start, own, 0.0)
     if whole_end - whole_start <= length:
         tl.store(out + row * width + column, total, mask=real)
     else:
