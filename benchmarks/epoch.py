@@ -27,7 +27,8 @@ from torch.profiler import profile
 
 from bandana.data.datasets import load
 from bandana.data.splits import split_edges
-from bandana.experiment import Task, build, resolve_device
+from bandana.devices import resolve_device
+from bandana.experiment import Task, build
 from bandana.graph import Graph
 from bandana.method import GraphSpec, Method
 from bandana.paper.cookbook import recipe

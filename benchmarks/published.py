@@ -1,159 +1,196 @@
-"""Bandana on the seven real data sets, both tasks, both protocols, beside the published figures.
+"""Every method on the seven real data sets, both tasks, beside the published figures.
 
-    python benchmarks/published.py --data-root PATH --out results/ --seeds 5 --jobs 12
+    python benchmarks/published.py --data-root PATH --out results --seeds 3 --jobs 12
+    python benchmarks/published.py --data-root PATH --out results --methods gae vgae --datasets cora --tasks link
 
-Every (data set, task, seed) is a new split, a new initialisation and a new pre-training. Small graphs leave a GPU
-nearly idle, so several processes share it. Rows are written as they finish; a second call repeats none of them.
-Node classification needs one training for both protocols, since they differ only in the probe; link prediction
-needs two, since they also choose the weights differently.
+Every (method, data set, task, seed) is a new split, a new initialisation and a new pre-training by the method's recipe.
+Small graphs leave a GPU nearly idle, so several processes share it. Cheap runs come first, and no method gets a second
+seed before all have had their first. Rows are written as runs finish, failed ones with the reason; a second call
+repeats none of them. In the end `compare.py` sets means beside the published ones.
+
+Node classification needs one training for both protocols, since they differ only in the probe. Link prediction is
+trained once, with weights chosen on logits, and scored with and without the float32 sigmoid; Bandana is trained a
+second time with weights chosen after the sigmoid.
 """
 
 import argparse
 import csv
+import gc
 import os
 import time
-from collections import defaultdict
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from statistics import fmean, stdev
+from typing import Any, NamedTuple, TextIO
 
-DATASETS = ("computers", "photo", "cs", "pubmed", "citeseer", "cora", "physics")
-METRICS = {"node": ("micro_f1", "macro_f1"), "link": ("auc", "ap", "auc_sigmoid32", "ap_sigmoid32", "tied_share")}
+import torch
+from compare import read, write
+from figures import DATASETS, METRICS, PROTOCOLS
+from workers import carry_out
+
+from bandana.config import parse_assignment
+from bandana.data.datasets import find_dataset, load
+from bandana.data.splits import split_nodes
+from bandana.evaluation.linear_probe import linear_probe
+from bandana.experiment import SeedResult, resolve_device, run_seed
+from bandana.paper.cookbook import recipe
+from bandana.registry import all_methods, get_method
+from bandana.training.trainer import TrainingState
+
+WITH_FLOORS = "bandana"
+"""The method that is trained under both protocols, and whose floors are recorded."""
+ALL_PAIRS = {"gca", "grace", "seegera", "sig_vae"}
+"""Methods that look at all pairs of nodes in every step; known here only to put them later."""
+PAIRS_PER_EDGE = 50
+"""Pairs of nodes that cost about as much as one edge."""
 FIELDS = [
     *("method", "dataset", "task", "protocol", "seed", "micro_f1", "macro_f1", "auc", "ap", "auc_sigmoid32"),
     *("ap_sigmoid32", "tied_share", "decoder_auc", "mask_ratio", "best_epoch", "epochs", "seconds"),
+    *("pretrain_seconds", "peak_gpu_mb", "failed"),
 ]
 
 
-def train(dataset: str, task: str, protocol: str, seed: int, root: str, changes: dict) -> list[dict]:
-    """Run one seed; for nodes, judge the same embedding under both protocols."""
-    import torch
+class Run(NamedTuple):
+    """One training."""
 
-    from bandana.data.datasets import load
-    from bandana.data.splits import split_nodes
-    from bandana.evaluation.linear_probe import linear_probe
-    from bandana.experiment import resolve_device, run_seed
-    from bandana.paper.cookbook import recipe
+    method: str
+    dataset: str
+    task: str
+    protocol: str
+    seed: int
 
-    torch.set_num_threads(1)
-    experiment = recipe("bandana", dataset, task, {"protocol": protocol, **changes})
-    data, device = load(dataset, root), resolve_device("auto")
+
+def train(run: Run, root: str | None, changes: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The rows of one run; for nodes, the same embedding is judged under both protocols."""
+    experiment = recipe(run.method, run.dataset, run.task, {"protocol": run.protocol, **changes})
+    data, device = load(run.dataset, root), resolve_device("auto")
+
+    def forget_what_came_before(state: TrainingState) -> None:
+        if state.epoch == 1 and device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(device)
+
     started = time.perf_counter()
-    result = run_seed(experiment, data, seed, device)
-    row = {
-        "method": "bandana",
-        "dataset": dataset,
-        "task": task,
-        "protocol": protocol,
-        "seed": seed,
-        "best_epoch": result.record.best_epoch,
-        "epochs": result.record.epochs,
-        "mask_ratio": result.record.history[-1]["mask_ratio"],
+    result = run_seed(experiment, data, run.seed, device, on_epoch=forget_what_came_before)
+    cost = {
         "seconds": time.perf_counter() - started,
+        "peak_gpu_mb": torch.cuda.max_memory_allocated(device) / 1e6 if device.type == "cuda" else "",
     }
-    rows = [{**row, **result.record.metrics}]
-    rows += [
-        {**row, "method": floor, **metrics, "mask_ratio": "", "best_epoch": "", "epochs": "", "seconds": ""}
-        for floor, metrics in result.record.floors.items()
-    ]
-    if task == "node":
+    rows = [{**run._asdict(), **_facts(result), **cost, **result.record.metrics}]
+    if run.method == WITH_FLOORS:
+        rows += [{**run._asdict(), "method": name, **scores} for name, scores in result.record.floors.items()]
+    if run.task == "node":
+        assert data.graph.y is not None
         labels = data.graph.y.to(device)
-        nodes = data.node_split or split_nodes(labels, experiment.split.nodes, seed=seed)
-        again = linear_probe(result.embedding, labels, nodes, experiment.probe, seed, "separate")
-        rows.append({**row, **again, "protocol": "paper"})
+        nodes = data.node_split or split_nodes(labels, experiment.split.nodes, seed=run.seed)
+        again = linear_probe(result.embedding, labels, nodes, experiment.probe, run.seed, "separate")
+        rows.append({**rows[0], **again, "protocol": "paper"})
     return rows
 
 
-def summarise(rows: list[dict]) -> list[dict]:
-    """Mean ± standard deviation over seeds of every cell, beside the published value."""
-    from bandana.paper.published import published_figures
+def _facts(result: SeedResult) -> dict[str, Any]:
+    record = result.record
+    return {
+        "mask_ratio": record.history[-1].get("mask_ratio", "") if record.history else "",
+        "best_epoch": record.best_epoch,
+        "epochs": record.epochs,
+        "pretrain_seconds": record.seconds["pretrain"],
+    }
 
-    cells = defaultdict(list)
-    for row in rows:
-        cells[row["dataset"], row["task"], row["protocol"], row["method"]].append(row)
-    paper, out = published_figures(), []
-    for (dataset, task, protocol, method), members in sorted(cells.items()):
-        for metric in METRICS[task]:
-            values = [100 * float(row[metric]) for row in members if row.get(metric) not in (None, "")]
-            if values:
-                spread = f" ± {stdev(values):.2f}" if len(values) > 1 else ""
-                reported = "auc" if metric == "auc_sigmoid32" else "ap" if metric == "ap_sigmoid32" else metric
-                out.append(
-                    {
-                        "dataset": dataset,
-                        "task": task,
-                        "protocol": protocol,
-                        "method": method,
-                        "metric": metric,
-                        "ours": f"{fmean(values):.2f}{spread}",
-                        "seeds": len(values),
-                        "published": str(paper.get((method, dataset, reported), "")),
-                    }
-                )
-    return out
+
+def train_apart(*arguments: Any) -> list[dict[str, Any]]:
+    """`train` in a process that does nothing else, and that leaves the GPU to the others afterwards."""
+    torch.set_num_threads(1)
+    rows = train(*arguments)
+    gc.collect()
+    torch.cuda.empty_cache()
+    return rows
+
+
+def runs_of(
+    methods: Iterable[str],
+    datasets: Sequence[str],
+    tasks: Sequence[str],
+    protocols: Sequence[str],
+    seeds: Iterable[int],
+) -> list[Run]:
+    """Everything that can be asked for, in the order in which it is begun."""
+    runs = [
+        Run(method, dataset, task, protocol, seed)
+        for seed in seeds
+        for method in methods
+        for task in tasks
+        if task in get_method(method).facts.tasks
+        for protocol in (protocols if task == "link" and method == WITH_FLOORS else ["clean"])
+        for dataset in datasets
+    ]
+    return sorted(runs, key=lambda run: (run.seed, expected_work(run)))
+
+
+def expected_work(run: Run) -> float:
+    """Epochs times edges, or times pairs of nodes: rough, but enough to begin with the cheap runs."""
+    info = find_dataset(run.dataset)
+    size = info.nodes**2 / PAIRS_PER_EDGE if run.method in ALL_PAIRS else info.nodes + (info.edges or 0)
+    return size * recipe(run.method, run.dataset, run.task).training.epochs
+
+
+def missing(runs: Iterable[Run], rows: Iterable[Mapping[str, str]], *, retry_failed: bool = False) -> list[Run]:
+    """The runs that have no row yet, or none but failures."""
+    done = {
+        (row["method"], row["dataset"], row["task"], row["protocol"], int(row["seed"]))
+        for row in rows
+        if not (retry_failed and row.get("failed"))
+    }
+    return [run for run in runs if run not in done]
+
+
+def train_all(runs: Sequence[Run], file: TextIO, options: argparse.Namespace) -> None:
+    """Carry out the runs and write their rows as they come."""
+    writer = csv.DictWriter(file, FIELDS, extrasaction="ignore", restval="", lineterminator="\n")
+    changes = dict(map(parse_assignment, options.changes))
+    pieces = [(run, options.data_root, changes) for run in runs]
+    outcomes = carry_out(train_apart, pieces, jobs=options.jobs, budget=options.budget_seconds)
+    for count, outcome in enumerate(outcomes, 1):
+        run = outcome.arguments[0]
+        rows = outcome.result or [{**run._asdict(), "failed": outcome.failure}]
+        writer.writerows(rows)
+        file.flush()
+        print(f"{count}/{len(runs)} {' '.join(map(str, run))}: {outcome.failure or _shown(rows[0])}", flush=True)
+
+
+def _shown(row: Mapping[str, Any]) -> str:
+    scores = " ".join(f"{name}={100 * row[name]:.2f}" for name in METRICS[row["task"]][:2])
+    return f"{scores}, {row['epochs']} epochs, {row['seconds']:.0f} s"
 
 
 def main() -> None:
-    """Run what is missing, write rows and summary, print the summary."""
+    """Run what is missing, then compare."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data-root", required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--name", default="methods", help="how the files in --out begin")
+    parser.add_argument("--methods", nargs="+", help="all when not given")
+    parser.add_argument("--datasets", nargs="+", default=DATASETS)
+    parser.add_argument("--tasks", nargs="+", default=tuple(METRICS), choices=tuple(METRICS))
+    parser.add_argument("--protocols", nargs="+", default=PROTOCOLS, choices=PROTOCOLS)
+    parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--datasets", nargs="+", default=DATASETS)
-    parser.add_argument("--tasks", nargs="+", default=("node", "link"))
-    parser.add_argument("--protocols", nargs="+", default=("clean", "paper"))
-    parser.add_argument("--set", nargs="*", default=(), dest="changes")
-    parser.add_argument("--name", default="bandana")
+    parser.add_argument("--budget-seconds", type=float, default=float("inf"), help="begin no run after this time")
+    parser.add_argument("--retry-failed", action="store_true", help="repeat runs that failed before")
+    parser.add_argument("--set", nargs="*", default=(), dest="changes", help="option=value on top of the recipes")
     options = parser.parse_args()
-    from bandana.config import parse_assignment
-
-    changes = dict(map(parse_assignment, options.changes))
     options.out.mkdir(parents=True, exist_ok=True)
     path = options.out / f"{options.name}-seeds.csv"
-    rows = list(csv.DictReader(path.open(encoding="utf-8"))) if path.exists() else []
-    done = {(row["dataset"], row["task"], row["protocol"], int(row["seed"])) for row in rows}
-    wanted = [
-        (dataset, task, protocol, seed)
-        for dataset in options.datasets
-        for task in options.tasks
-        for protocol in (["clean"] if task == "node" else options.protocols)
-        for seed in range(options.first_seed, options.first_seed + options.seeds)
-    ]
-    missing = [cell for cell in wanted if cell not in done]
-    with (
-        ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool,
-        path.open("a", newline="", encoding="utf-8") as file,
-    ):
-        writer = csv.DictWriter(file, FIELDS, extrasaction="ignore", restval="")
-        if not rows:
-            writer.writeheader()
-        futures = {pool.submit(train, *cell, options.data_root, changes): cell for cell in missing}
-        for count, future in enumerate(as_completed(futures), 1):
-            fresh = future.result()
-            writer.writerows(fresh)
-            file.flush()
-            rows += fresh
-            first = fresh[0]
-            shown = " ".join(f"{m}={100 * first[m]:.2f}" for m in METRICS[first["task"]][:2])
-            print(
-                f"{count}/{len(futures)} {futures[future]} {shown} {first['epochs']} epochs {first['seconds']:.0f} s",
-                flush=True,
-            )
-    table = summarise(rows)
-    with (options.out / f"{options.name}-summary.csv").open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(table[0]))
-        writer.writeheader()
-        writer.writerows(table)
-    for row in table:
-        if row["method"] == "bandana":
-            print(
-                "{dataset:10} {task:4} {protocol:5} {metric:14} {ours:>16} ({seeds}) published {published}".format(
-                    **row
-                )
-            )
+    seeds = range(options.first_seed, options.first_seed + options.seeds)
+    wanted = runs_of(options.methods or all_methods(), options.datasets, options.tasks, options.protocols, seeds)
+    rows = read(path)
+    with path.open("w", newline="", encoding="utf-8") as file:  # anew, as the file may have the columns of old
+        table = csv.DictWriter(file, FIELDS, extrasaction="ignore", restval="", lineterminator="\n")
+        table.writeheader()
+        table.writerows(rows)
+        file.flush()
+        train_all(missing(wanted, rows, retry_failed=options.retry_failed), file, options)
+    write(read(path), options.out, options.name)
+    print((options.out / f"{options.name}.md").absolute())
 
 
 if __name__ == "__main__":

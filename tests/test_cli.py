@@ -3,6 +3,7 @@
 Starting an interpreter takes longer than a small run, so most tests call the entry point in this process.
 """
 
+import csv
 import json
 import os
 import signal
@@ -110,7 +111,7 @@ def test_an_interrupt_says_how_to_go_on(bandana: Bandana, monkeypatch) -> None:
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("bandana.experiment.run_seed", interrupt)
+    monkeypatch.setattr("bandana.experiment.seed_run", interrupt)
     answer = bandana("run", "bandana", "karate", *QUICK, "--out", "run")
     assert answer.returncode == 130
     assert "the same command goes on from run" in answer.stderr
@@ -213,6 +214,34 @@ def test_a_killed_run_goes_on_to_the_same_bits(tmp_path: Path, bandana: Bandana)
     assert found["metrics"] == expected["metrics"]
     weights = [(tmp_path / name / "seed-0" / "weights.safetensors").read_bytes() for name in ("whole", "killed")]
     assert weights[0] == weights[1]
+
+
+def test_seeds_side_by_side_leave_the_files_of_seeds_in_turn(tmp_path: Path, bandana: Bandana) -> None:
+    command = ("run", "bandana", "karate", "--seeds", "3", *QUICK, "--set", "model.encoder.width=16", "--json")
+    answers = [bandana(*command, "--jobs", jobs, "--out", f"jobs-{jobs}") for jobs in ("1", "2")]
+    assert [answer.returncode for answer in answers] == [0, 0], answers[1].stderr
+    alone, together = (json.loads(answer.stdout)["seeds"] for answer in answers)
+    assert [seed["metrics"] for seed in together] == [seed["metrics"] for seed in alone]
+    for seed in range(3):
+        weights = [(tmp_path / f"jobs-{jobs}" / f"seed-{seed}" / "weights.safetensors") for jobs in (1, 2)]
+        assert weights[0].read_bytes() == weights[1].read_bytes()
+    assert bandana(*command, "--jobs", "0").returncode == 2
+
+
+def test_a_profile_is_shown_and_kept_and_changes_nothing(tmp_path: Path, bandana: Bandana) -> None:
+    command = ("run", "bandana", "karate", *QUICK, "--json")
+    plain = bandana(*command, "--out", "plain")
+    profiled = bandana(*command, "--profile", "--out", "profiled")
+    assert profiled.returncode == 0, profiled.stderr
+    assert "one epoch of training" in profiled.stderr
+    assert "Optimizer.step#Adam.step" in profiled.stderr
+    with (tmp_path / "profiled" / "profile.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["name", "calls", "milliseconds", "share"]
+    assert sum(float(row["share"]) for row in rows) == pytest.approx(1)
+    assert {row["name"]: float(row["calls"]) for row in rows}["Optimizer.step#Adam.step"] == 1
+    assert json.loads(profiled.stdout)["summary"] == json.loads(plain.stdout)["summary"]
+    assert not (tmp_path / "plain" / "profile.csv").exists()
 
 
 def test_listings(bandana: Bandana) -> None:

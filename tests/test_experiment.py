@@ -28,8 +28,8 @@ def test_training_sees_neither_held_out_links_nor_the_whole_graph(karate: Datase
         seen["graph"] = graph
         return original(method, graph, config, **rest)
 
-    original = pipeline.pretrain
-    monkeypatch.setattr(pipeline, "pretrain", spy)
+    original = pipeline.pretraining
+    monkeypatch.setattr(pipeline, "pretraining", spy)
     experiment = recipe("bandana", "karate", "link", SHORT)
     run_seed(experiment, karate, 0, CPU)
     split = pipeline.split_edges(karate.graph, 0.05, 0.10, seed=0)
@@ -61,7 +61,7 @@ def test_seeds_repeat_bit_for_bit_and_differ_from_each_other(karate: Dataset) ->
 def test_a_finished_seed_is_not_run_again(tmp_path, monkeypatch) -> None:
     experiment = recipe("bandana", "karate", "node", SHORT)
     first = run(experiment, seeds=[0], device="cpu", folder=tmp_path)
-    monkeypatch.setattr(pipeline, "pretrain", lambda *_, **__: pytest.fail("trained again"))
+    monkeypatch.setattr(pipeline, "pretraining", lambda *_, **__: pytest.fail("trained again"))
     again = run(experiment, seeds=[0], device="cpu", folder=tmp_path)
     assert again.seeds[0].metrics == first.seeds[0].metrics
 

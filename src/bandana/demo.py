@@ -4,7 +4,8 @@ from pathlib import Path
 
 from bandana.config import to_table
 from bandana.data.datasets import load
-from bandana.experiment import Task, resolve_device, run_seed
+from bandana.devices import resolve_device
+from bandana.experiment import Task, run_seed
 from bandana.paper.cookbook import recipe
 from bandana.reporting.embeddings import write_parquet
 from bandana.reporting.plots import draw_map

@@ -1,11 +1,11 @@
 """An experiment and its run: load, split, build, pre-train, embed, probe, record. The pipeline, and nothing else."""
 
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import fmean
-from threading import Lock
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -15,19 +15,21 @@ from bandana.config import patch, to_table
 from bandana.data.datasets import Dataset, load
 from bandana.data.features import Preprocessing, preprocess
 from bandana.data.splits import EdgeSplit, split_edges, split_nodes
+from bandana.devices import resolve_device
 from bandana.errors import UserError
 from bandana.evaluation.dot_product_probe import dot_product_auc, dot_product_probe
 from bandana.evaluation.end_to_end import end_to_end
 from bandana.evaluation.heuristics import heuristic_floors
 from bandana.evaluation.linear_probe import LinearProbeConfig, Selection, linear_probe
-from bandana.evaluation.metrics import auc
+from bandana.evaluation.metrics import exact_auc
 from bandana.graph import Graph, SparseFeatures
 from bandana.method import GraphSpec, Method
 from bandana.registry import get_method
 from bandana.reporting.record import Metrics, RunFolder, RunRecord, SeedRecord
 from bandana.training.profile import Operation, profile_training
-from bandana.training.together import at_once
-from bandana.training.trainer import TrainingConfig, TrainingState, pretrain
+from bandana.training.steps import Recorded, Training
+from bandana.training.together import carry_out
+from bandana.training.trainer import TrainingConfig, TrainingState, pretraining
 
 Task = Literal["node", "link"]
 OnEpoch = Callable[[TrainingState], None]
@@ -116,22 +118,17 @@ def run(
     data = load(experiment.dataset, data_root)
     target = None if folder is None else RunFolder.open(folder, to_table(experiment))
 
-    def one(seed: int, check: Callable[[], None]) -> SeedRecord:
+    def one(seed: int) -> Training[SeedRecord]:
         done = None if target is None else target.finished(seed)
         if done is not None:
             return done
-        checkpoint, show = None if target is None else target.checkpoint(seed), on_seed(seed)
-
-        def on_epoch(state: TrainingState) -> None:
-            check()
-            show(state)
-
-        result = run_seed(experiment, data, seed, where, checkpoint=checkpoint, on_epoch=on_epoch)
+        checkpoint = None if target is None else target.checkpoint(seed)
+        result = yield from seed_run(experiment, data, seed, where, checkpoint=checkpoint, on_epoch=on_seed(seed))
         if target is not None:
             target.finish(result.record, result.method.state_dict())
         return result.record
 
-    records = at_once(one, seeds, jobs, where)
+    records = carry_out(map(one, seeds), where, jobs)
     record = RunRecord(experiment=to_table(experiment), seeds=records, device=where.type)
     if target is not None:
         target.write(record)
@@ -152,13 +149,26 @@ def run_seed(
     Raises:
         UserError: The data cannot serve the task.
     """
+    return carry_out([seed_run(experiment, data, seed, device, checkpoint=checkpoint, on_epoch=on_epoch)], device)[0]
+
+
+def seed_run(
+    experiment: Experiment,
+    data: Dataset,
+    seed: int,
+    device: torch.device,
+    *,
+    checkpoint: Path | None = None,
+    on_epoch: OnEpoch = lambda state: None,
+) -> Training[SeedResult]:
+    """What `run_seed` does, as a training whose steps someone else takes: see `bandana.training.together`."""
     graph = preprocess(data.graph, experiment.features).to(device)
     edges = _edge_split(experiment, data, graph, seed)
     evaluation = _evaluation(experiment, data, graph, edges, seed)
     method = build(experiment, GraphSpec.of(graph), seed).to(device)
     floors = _floors(experiment, evaluation, method, edges)
     monitor = _monitor(experiment, method, edges)
-    state = pretrain(
+    state = yield from pretraining(
         method, edges.train, experiment.training, seed=seed, monitor=monitor, checkpoint=checkpoint, on_epoch=on_epoch
     )
     started = time.perf_counter()
@@ -192,12 +202,9 @@ def profile(
     return profile_training(method, train, experiment.training, seed=seed)
 
 
-_initialising = Lock()
-
-
 def build(experiment: Experiment, spec: GraphSpec, seed: int) -> Method:
     """A freshly initialised method; the seed decides its weights and nothing else in the process."""
-    with _initialising, torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return get_method(experiment.method)(experiment.model, spec)
 
@@ -207,20 +214,6 @@ def embed(method: Method, graph: Graph) -> Tensor:
     """``[nodes, width]`` embeddings in evaluation mode."""
     method.eval()
     return method.embed(graph)
-
-
-def resolve_device(name: str) -> torch.device:
-    """``auto`` takes the GPU when there is one.
-
-    Raises:
-        UserError: CUDA was asked for and is not there.
-    """
-    if name not in ("auto", "cpu", "cuda"):
-        raise UserError(f"--device: {name!r} is not a choice. Choose from: auto, cpu, cuda.")
-    available = torch.cuda.is_available()
-    if name == "cuda" and not available:
-        raise UserError("--device cuda: torch sees no CUDA device here. Use --device cpu, or auto.")
-    return torch.device("cuda" if available and name != "cpu" else "cpu")
 
 
 def _edge_split(experiment: Experiment, data: Dataset, graph: Graph, seed: int) -> EdgeSplit:
@@ -256,16 +249,26 @@ def _floors(experiment: Experiment, evaluation: Evaluation, method: Method, edge
 
 def _monitor(experiment: Experiment, method: Method, edges: EdgeSplit) -> Callable[[], float] | None:
     """The validation score that chooses the weights; test pairs are out of its reach."""
-    decoder = _decoder(method, edges.train)
     if experiment.monitor == "none":
         return None
-    if experiment.monitor == "dot_product":
-        return lambda: dot_product_auc(
-            method.embed(edges.train), edges.valid, as_published=experiment.protocol == "paper"
-        )
-    if decoder is None:
+    decoder, sigmoid = _decoder(method, edges.train), experiment.protocol == "paper"
+    if experiment.monitor == "decoder" and decoder is None:
         raise UserError(f"monitor: {experiment.method} has no link decoder. Use --set monitor=dot_product.")
-    return lambda: auc(decoder(edges.valid.positive), decoder(edges.valid.negative))
+
+    def score() -> Tensor:
+        if experiment.monitor == "decoder" and decoder is not None:
+            return exact_auc(decoder(edges.valid.positive), decoder(edges.valid.negative))
+        return dot_product_auc(method.embed(edges.train), edges.valid, as_published=sigmoid)
+
+    scored = Recorded(score) if edges.train.device.type == "cuda" and method.replayable else score
+
+    def monitor() -> float:
+        value = float(scored())
+        if math.isnan(value):
+            raise UserError("Validation: the scores of links are not numbers any more. Try a lower training.lr.")
+        return value
+
+    return monitor
 
 
 def _mean_of(history: list[dict[str, float]], names: Iterable[str]) -> dict[str, float]:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from bandana.engine import bandwidth, edge_loss, kernels
-from bandana.engine.dropout import keep_scale
+from bandana.engine.dropout import dropout, keep_scale
 from bandana.engine.edge_loss import DecoderWeights
 from bandana.engine.negatives import sample_negatives
 from bandana.engine.propagate import gcn_weights, propagate_with_dropout
@@ -84,15 +84,30 @@ def exact_shares(structure: Structure, keys: Tensor, temperature: float, **where
     return shares
 
 
+SHORT, LONG = (32, 256) if DEVICE.type == "cuda" else (4, 16)
+"""Blocks of entries. The interpreter takes milliseconds for a row, and a long one needs as many rows as columns."""
+
 SIZES = [
-    pytest.param([0, 1, 0, 2, 31, 32, 33, 255, 256, 257, 300, 0], id="around the blocks"),
+    pytest.param(
+        [0, 1, 0, 2, SHORT - 1, SHORT, SHORT + 1, LONG - 1, LONG, LONG + 1, LONG + LONG // 4, 0], id="around the blocks"
+    ),
     pytest.param([0, 0, 0], id="only empty rows"),
     pytest.param([], id="no rows"),
-    pytest.param([520], id="one long row"),
+    pytest.param([2 * LONG + SHORT + 1], id="one long row"),
 ]
 
 
-@pytest.mark.usefixtures("poison")
+@pytest.fixture
+def small_blocks(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    from bandana.engine.kernels import bandwidth as row_kernels
+
+    if device.type == "cuda":
+        assert (row_kernels._SHORT, row_kernels._LONG) == (SHORT, LONG)
+    monkeypatch.setattr(row_kernels, "_SHORT", SHORT)
+    monkeypatch.setattr(row_kernels, "_LONG", LONG)
+
+
+@pytest.mark.usefixtures("poison", "small_blocks")
 @pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize("temperature", [0.2, 1.0, 1e6])
 def test_shares(device: torch.device, sizes: list[int], temperature: float) -> None:
@@ -126,12 +141,12 @@ def test_each_stream_draws_the_noise_of_the_plain_function(device: torch.device,
     from bandana.engine.kernels.bandwidth import boltzmann_gibbs
 
     words = dict(zip(("seed", "step", "layer"), where, strict=True))
-    structure, _ = rows_of_sizes([200], device)
-    keys = torch.randint(-(2**63), 2**63 - 1, (200,), generator=torch.Generator().manual_seed(0))
+    structure, _ = rows_of_sizes([40], device)
+    keys = torch.randint(-(2**63), 2**63 - 1, (40,), generator=torch.Generator().manual_seed(0))
     shares, *_ = boltzmann_gibbs(structure, keys.to(device), 1.0, **words)
     on_device = {**words, "step": torch.tensor(words["step"], device=device)}
     assert boltzmann_gibbs(structure, keys.to(device), 1.0, **on_device)[0].equal(shares)
-    noise = shares.cpu().log()[:200]
+    noise = shares.cpu().log()
     expected = bandwidth.gaussian_noise(keys, **words)
     torch.testing.assert_close(noise - noise.mean(), expected - expected.mean(), rtol=0, atol=1e-5)
 
@@ -365,6 +380,22 @@ def test_dropped_entries_are_the_same_on_the_way_back(device: torch.device, monk
     back = torch.randn(40, width, generator=torch.Generator().manual_seed(0)).to(device)
     (gradient,) = torch.autograd.grad(out, dense, back)
     torch.testing.assert_close(gradient, out.detach().T @ back, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.usefixtures("poison")
+@pytest.mark.parametrize("shape", [(50, 20), (3, 700), (1, 1), (0, 4)])
+def test_dropout_of_a_matrix(device: torch.device, shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    from bandana.engine.kernels.hashing import draw_seed
+
+    monkeypatch.setattr(kernels, "usable", lambda device, dtype: True)
+    rate, generator = 0.4, torch.Generator(device).manual_seed(5)
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(0)).to(device).requires_grad_()
+    out = dropout(x, rate, generator)
+    mask = kept(shape, rate, int(draw_seed(generator.manual_seed(5)))).float() * keep_scale(rate)
+    torch.testing.assert_close(out.detach().cpu(), x.detach().cpu() * mask)
+    back = torch.randn(shape, generator=torch.Generator().manual_seed(1))
+    (gradient,) = torch.autograd.grad(out, x, back.to(device))
+    torch.testing.assert_close(gradient.cpu(), back * mask)
 
 
 def assert_public_functions_use_the_kernels(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -98,3 +98,31 @@ def test_same_generator_same_pairs(random_graph: Callable[..., Graph]) -> None:
 def test_pairs_are_sorted_for_the_gathers_that_follow(random_graph: Callable[..., Graph]) -> None:
     drawn = draw(random_graph(), 500)
     assert drawn == sorted(drawn)
+
+
+@given(
+    num_nodes=st.integers(2, 9),
+    edges=st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), max_size=60),
+    directed=st.booleans(),
+)
+def test_numbers_and_free_pairs_are_matched_one_to_one_in_order(
+    num_nodes: int, edges: list[tuple[int, int]], directed: bool
+) -> None:
+    """Drawing every number once, instead of at random, must give every free pair once, in ascending order."""
+    inside = [edge for edge in edges if max(edge) < num_nodes]
+    edge_index = torch.tensor(inside, dtype=torch.long).reshape(-1, 2).T
+    graph = Graph.from_edges(edge_index, num_nodes=num_nodes, directed=directed)
+    free = sorted(non_edges(graph))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(torch, "randint", lambda high, shape, **_: torch.arange(high)[: shape[0]])
+        assert draw(graph, len(free)) == free
+
+
+def test_the_pairs_of_billions_of_nodes_are_numbered_without_overflow() -> None:
+    num_nodes = 3_000_000_000
+    edge_keys = torch.tensor([1, num_nodes, num_nodes * (num_nodes - 1) + num_nodes - 2])
+    first, second = sample_negatives(edge_keys, num_nodes, 1000, torch.Generator().manual_seed(0))
+    assert 0 <= int(first.min()) <= int(first.max()) < num_nodes
+    assert 0 <= int(second.min()) <= int(second.max()) < num_nodes
+    assert not bool((first == second).any())
+    assert int(first.max()) - int(first.min()) > 0.9 * num_nodes

@@ -89,3 +89,27 @@ def test_every_bit_of_a_hash_is_set_half_of_the_time() -> None:
     bits = hash_keys(keys, 0, 0, 0)
     shares = torch.stack([((bits >> place) & 1).double().mean() for place in range(64)])
     assert float((shares - 0.5).abs().max()) < 5 * 0.5 / 20_000**0.5
+
+
+signed_words = st.integers(-(2**63) + 1, 2**63 - 1)
+
+
+@given(
+    keys=st.lists(signed_words, min_size=1, max_size=8),
+    words=st.lists(st.tuples(signed_words, st.booleans()), max_size=5),
+)
+def test_words_on_the_device_give_the_bits_of_plain_ones(keys: list[int], words: list[tuple[int, bool]]) -> None:
+    """Any of the words may be a tensor, in any place."""
+    plain = [word for word, _ in words]
+    mixed = [torch.tensor(word) if on_device else word for word, on_device in words]
+    found = hash_keys(torch.tensor(keys), *mixed)
+    assert found.equal(hash_keys(torch.tensor(keys), *plain))
+
+
+def test_a_word_on_the_device_is_read_anew_and_left_alone() -> None:
+    keys, step = torch.arange(5), torch.tensor(3)
+    first = hash_keys(keys, 1, step, 2)
+    assert step.equal(torch.tensor(3))
+    step.fill_(4)
+    assert hash_keys(keys, 1, step, 2).equal(hash_keys(keys, 1, 4, 2))
+    assert not hash_keys(keys, 1, step, 2).equal(first)

@@ -59,5 +59,5 @@ def test_the_auc_alone_is_that_of_the_probe(scale: float) -> None:
     z = scale * torch.randn(40, 6, generator=torch.Generator().manual_seed(3))
     pairs = Pairs(random_pairs(50, 40, seed=4), random_pairs(60, 40, seed=5))
     probe = dot_product_probe(z, pairs)
-    assert dot_product_auc(z, pairs) == probe["auc"]
-    assert dot_product_auc(z, pairs, as_published=True) == probe["auc_sigmoid32"]
+    assert float(dot_product_auc(z, pairs)) == probe["auc"]
+    assert float(dot_product_auc(z, pairs, as_published=True)) == probe["auc_sigmoid32"]

@@ -164,9 +164,12 @@ def recorded_calls(method: Bandana) -> list[tuple[Tensor, Tensor, Tensor]]:
     """From now on, what the method gives its decoder for each layer: embeddings, pairs, signed weights."""
     calls: list[tuple[Tensor, Tensor, Tensor]] = []
     original = method.decoder.loss
+    count = len(method.config.predicting_layers)
 
     def loss(z: Tensor, pairs: Tensor, weight: Tensor, generator: torch.Generator | None) -> Tensor:
-        calls.append((z, pairs, weight))
+        nodes = z.shape[0] // count
+        layers = zip(z.chunk(count), pairs.chunk(count, dim=1), weight.chunk(count), strict=True)
+        calls.extend((own, ends - place * nodes, share * count) for place, (own, ends, share) in enumerate(layers))
         return original(z, pairs, weight, generator)
 
     method.decoder.loss = loss  # type: ignore[method-assign]

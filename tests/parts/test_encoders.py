@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch_geometric.nn import GCNConv
 
 from bandana.engine.dropout import keep_mask, keep_scale
 from bandana.engine.propagate import EdgeWeights, gcn_weights
 from bandana.graph import Features, Graph, SparseFeatures, compact, identity_features
 from bandana.method import GraphSpec
-from bandana.parts.encoders import EncoderConfig, GCNEncoder, project
+from bandana.parts.encoders import ActivationName, EncoderConfig, GCNEncoder, Stack, activation, project
 
 GraphFactory = Callable[..., Graph]
 SMALL = EncoderConfig(num_layers=2, width=4, dropout=0.0)
@@ -237,3 +237,135 @@ def test_rules(changes: dict[str, Any], message: str) -> None:
 def test_configuration_is_frozen() -> None:
     with pytest.raises(FrozenInstanceError):
         SMALL.width = 5  # type: ignore[misc]
+
+
+WIDTHS = (6, 5, 4, 3)
+TORCH_ACTIVATIONS: dict[ActivationName, Callable[[], nn.Module]] = {
+    "elu": nn.ELU,
+    "relu": nn.ReLU,
+    "prelu": nn.PReLU,
+    "leaky": lambda: nn.LeakyReLU(0.2291666666666667),
+    "none": nn.Identity,
+}
+
+
+def stack(**options: Any) -> Stack:
+    """Three layers whose biases, norms and slopes are not what they start as."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        built = Stack(WIDTHS, **options)
+        for parameter in built.parameters():
+            nn.init.normal_(parameter)
+    return built
+
+
+def torch_layers(ours: Stack, options: dict[str, Any]) -> list[nn.Module]:
+    """The same perceptron from torch's own layers, with our weights."""
+    layers: list[nn.Module] = []
+    name, last = options.get("name", "relu"), len(WIDTHS) - 2
+    for depth, weight in enumerate(ours.weights):
+        linear = nn.Linear(*weight.shape, bias=bool(ours.biases))
+        linear.weight = nn.Parameter(weight.detach().T.clone())
+        if ours.biases:
+            linear.bias = nn.Parameter(ours.biases[depth].detach().clone())
+        norm: nn.Module = nn.Identity()
+        if options.get("batch_norm"):
+            norm = nn.BatchNorm1d(weight.shape[1], momentum=options.get("momentum", 0.1))
+            norm.load_state_dict(ours.norms[depth].state_dict())
+        act = nn.Identity() if depth == last and not options.get("activate_last", True) else TORCH_ACTIVATIONS[name]()
+        act.load_state_dict(ours.activations[depth].state_dict())
+        layers.append(nn.Sequential(linear, norm, act))
+    return layers
+
+
+STACKS: list[dict[str, Any]] = [
+    {},
+    {"name": "elu"},
+    {"name": "none"},
+    {"name": "leaky"},
+    {"name": "prelu"},
+    {"name": "prelu", "shared_activation": True},
+    {"name": "prelu", "activate_last": False, "bias": False},
+    {"name": "leaky", "activate_last": False},
+    {"bias": False},
+    {"batch_norm": True, "momentum": 0.01},
+    {"batch_norm": True, "name": "prelu", "shared_activation": True, "activate_last": False},
+]
+
+
+@pytest.mark.usefixtures("float64")
+@pytest.mark.parametrize("options", STACKS, ids=lambda options: " ".join(map(str, options.values())) or "plain")
+def test_without_a_graph_a_stack_is_torchs_perceptron(random_graph: GraphFactory, options: dict[str, Any]) -> None:
+    x, ours = random_graph(11, 20).x, stack(**options)
+    layers = torch_layers(ours, options)
+    hidden, expected = x, []
+    for layer in layers:
+        hidden = layer(hidden)
+        expected.append(hidden)
+    outputs = ours(x)
+    assert [output.shape[1] for output in outputs] == list(WIDTHS[1:])
+    for output, reference in zip(outputs, expected, strict=True):
+        torch.testing.assert_close(output, reference, rtol=1e-12, atol=1e-12)
+    for norm, layer in zip(ours.norms, layers, strict=False):
+        assert isinstance(layer, nn.Sequential)
+        torch.testing.assert_close(norm.running_mean, layer[1].running_mean)
+        torch.testing.assert_close(norm.running_var, layer[1].running_var)
+    outputs[-1].square().sum().backward()
+    expected[-1].square().sum().backward()
+    for weight, layer in zip(ours.weights, layers, strict=True):
+        torch.testing.assert_close(weight.grad, layer[0].weight.grad.T, rtol=1e-9, atol=1e-9)  # type: ignore[index]
+
+
+@pytest.mark.usefixtures("float64")
+@pytest.mark.parametrize("options", [{"name": "prelu"}, {"name": "leaky", "bias": False, "activate_last": False}])
+def test_with_a_graph_every_layer_mixes_neighbours_first(random_graph: GraphFactory, options: dict[str, Any]) -> None:
+    graph, ours = random_graph(11, 20, isolated=2), stack(**options)
+    weights = [random_weights(graph, layer) for layer in range(3)]
+    hidden = graph.x
+    for layer, each, output in zip(
+        torch_layers(ours, options), weights, ours(graph.x, graph.structure, weights), strict=True
+    ):
+        hidden = layer(dense(graph, each) @ hidden)
+        torch.testing.assert_close(output, hidden, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("options", "slopes"),
+    [
+        ({"name": "prelu"}, 3),
+        ({"name": "prelu", "activate_last": False}, 2),
+        ({"name": "prelu", "shared_activation": True}, 1),
+        ({"name": "prelu", "shared_activation": True, "activate_last": False}, 1),
+        ({"name": "leaky"}, 0),
+    ],
+)
+def test_learned_slopes_are_one_per_layer_or_one_for_all(options: dict[str, Any], slopes: int) -> None:
+    built = Stack(WIDTHS, **options)
+    learned = {id(parameter): parameter for parameter in built.activations.parameters()}
+    assert len(learned) == slopes
+    assert all(parameter.tolist() == [0.25] for parameter in learned.values())
+
+
+def test_one_layer_may_have_an_activation_or_none() -> None:
+    x = torch.tensor([[-1.0], [2.0]])
+    for last, expected in ((True, [[0.0], [2.0]]), (False, [[-1.0], [2.0]])):
+        built = Stack((1, 1), activate_last=last)
+        nn.init.ones_(built.weights[0])
+        assert built(x)[-1].tolist() == expected
+
+
+def test_the_leaky_slope_is_that_of_rrelu_outside_training() -> None:
+    x = torch.linspace(-3, 3, 13)
+    torch.testing.assert_close(activation("leaky")(x.clone()), nn.RReLU().eval()(x))
+    assert float(activation("leaky")(torch.tensor(-1.0))) == pytest.approx(-0.2292, abs=5e-5)
+
+
+@pytest.mark.parametrize("momentum", [0.1, 0.01, 1.0])
+def test_momentum_is_the_share_of_the_newest_batch(random_graph: GraphFactory, momentum: float) -> None:
+    x = random_graph().x
+    built = Stack((6, 4), batch_norm=True, momentum=momentum)
+    assert not built.biases
+    built(x)
+    products = x @ built.weights[0]
+    torch.testing.assert_close(built.norms[0].running_mean, momentum * products.mean(0))
+    torch.testing.assert_close(built.norms[0].running_var, 1 - momentum + momentum * products.var(0))

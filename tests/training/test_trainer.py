@@ -1,18 +1,33 @@
 """The loop: batches cover everything once, evaluation keeps the best, and nothing depends on interruptions."""
 
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bandana.errors import UserError
 from bandana.graph import Graph
-from bandana.method import GraphSpec
+from bandana.method import GraphSpec, Method
 from bandana.methods.bandana import Bandana, BandanaConfig
 from bandana.parts.encoders import EncoderConfig
 from bandana.training import checkpoint as checkpoints
 from bandana.training.early_stopping import Progress
-from bandana.training.trainer import TrainingConfig, edge_batches, pretrain
+from bandana.training.together import carry_out
+from bandana.training.trainer import (
+    TrainingConfig,
+    TrainingState,
+    edge_batches,
+    learning_rate,
+    pretrain,
+    pretraining,
+)
 
 CONFIG = BandanaConfig(encoder=EncoderConfig(num_layers=2, width=8, dropout=0.3), decoder_width=4)
 SCHEDULE = TrainingConfig(epochs=12, lr=0.01, evaluate_every=2, patience_evaluations=0, edge_batch_size=40)
@@ -65,15 +80,27 @@ def test_the_same_seed_gives_the_same_weights_to_the_last_bit() -> None:
     assert not same(runs[0], runs[2])
 
 
-@pytest.mark.parametrize("stop_after", [1, 2, 5, 11])
-def test_an_interrupted_run_ends_with_the_bits_of_an_uninterrupted_one(tmp_path, stop_after: int) -> None:
+@pytest.mark.parametrize(
+    ("stop_after", "changes"),
+    [
+        (1, {}),
+        (2, {}),
+        (5, {"optimizer": "adamw", "weight_decay": 0.1}),
+        (5, {"schedule": "cosine", "warmup_epochs": 4}),
+        (11, {}),
+    ],
+)
+def test_an_interrupted_run_ends_with_the_bits_of_an_uninterrupted_one(
+    tmp_path, stop_after: int, changes: dict[str, Any]
+) -> None:
     graph, path = toy_graph(), tmp_path / "checkpoint.safetensors"
+    schedule = replace(SCHEDULE, **changes)
 
     def watched(method: Bandana):
         return lambda: -float(method.embed(graph).square().mean())
 
     whole = fresh(graph)
-    expected = pretrain(whole, graph, SCHEDULE, seed=0, monitor=watched(whole))
+    expected = pretrain(whole, graph, schedule, seed=0, monitor=watched(whole))
 
     class KilledError(Exception):
         pass
@@ -84,10 +111,10 @@ def test_an_interrupted_run_ends_with_the_bits_of_an_uninterrupted_one(tmp_path,
 
     broken = fresh(graph)
     with pytest.raises(KilledError):
-        pretrain(broken, graph, SCHEDULE, seed=0, monitor=watched(broken), checkpoint=path, on_epoch=kill)
+        pretrain(broken, graph, schedule, seed=0, monitor=watched(broken), checkpoint=path, on_epoch=kill)
     resumed = fresh(graph)
     torch.manual_seed(99)  # what happened elsewhere in the process must not matter
-    state = pretrain(resumed, graph, SCHEDULE, seed=0, monitor=watched(resumed), checkpoint=path)
+    state = pretrain(resumed, graph, schedule, seed=0, monitor=watched(resumed), checkpoint=path)
     assert same(whole.state_dict(), resumed.state_dict())
     timeless = [[{**row, "seconds": 0} for row in each.history] for each in (expected, state)]
     assert timeless[0] == timeless[1]
@@ -174,3 +201,150 @@ def test_optimizer_state_survives_a_checkpoint(tmp_path) -> None:
     before, after = optimizer.state_dict()["state"], other.state_dict()["state"]
     assert state == {"epoch": 1}
     assert all(torch.equal(before[i][key], after[i][key]) for i in before for key in before[i])
+
+
+@given(
+    epochs=st.integers(1, 40), warmup=st.integers(0, 50), cosine=st.booleans(), lr=st.floats(1e-5, 1, allow_nan=False)
+)
+def test_the_rate_climbs_and_then_stays_or_falls(epochs: int, warmup: int, cosine: bool, lr: float) -> None:
+    config = TrainingConfig(epochs=epochs, lr=lr, warmup_epochs=warmup, schedule="cosine" if cosine else "constant")
+    rates = [learning_rate(config, epoch) for epoch in range(1, epochs + 1)]
+    climbing, after = rates[:warmup], rates[warmup:]
+    assert climbing == pytest.approx([lr * done / warmup for done in range(len(climbing))])
+    if cosine:
+        assert after == pytest.approx([lr * math.cos(math.pi * k / len(after) / 2) ** 2 for k in range(len(after))])
+    else:
+        assert after == [lr] * len(after)
+
+
+def test_the_first_epoch_of_a_warm_up_stands_still_and_a_cosine_ends_at_zero() -> None:
+    config = TrainingConfig(epochs=10, lr=0.5, warmup_epochs=4, schedule="cosine")
+    assert [learning_rate(config, epoch) for epoch in (1, 2, 3, 5)] == [0.0, 0.125, 0.25, 0.5]
+    assert learning_rate(config, 8) == pytest.approx(0.25), "half way down"
+    assert learning_rate(config, 11) == pytest.approx(0.0, abs=1e-12), "where an eleventh epoch would begin"
+    assert learning_rate(replace(config, epochs=4), 4) == 0.375, "all of it warm-up"
+
+
+@pytest.mark.usefixtures("float64")
+@pytest.mark.parametrize("optimizer", ["adam", "adamw"])
+@pytest.mark.parametrize("changes", [{}, {"warmup_epochs": 3}, {"warmup_epochs": 3, "schedule": "cosine"}])
+def test_each_group_moves_by_its_own_multiple_of_the_rate(
+    slope: Callable[[], Method], optimizer: str, changes: dict[str, Any]
+) -> None:
+    method, graph, places = slope(), toy_graph(), [(0.0, 0.0)]
+    config = TrainingConfig(epochs=8, lr=0.5, optimizer=optimizer, edge_batch_size=0, **changes)
+
+    def remember(state: TrainingState) -> None:
+        places.append((float(method.fast), float(method.slow)))
+
+    pretrain(method, graph, config, seed=0, on_epoch=remember)
+    for group, share in enumerate((1.0, 0.25)):
+        moved = [before[group] - after[group] for before, after in pairwise(places)]
+        assert moved == pytest.approx([share * learning_rate(config, epoch) for epoch in range(1, 9)], rel=1e-6)
+
+
+@pytest.mark.usefixtures("float64")
+def test_adamw_decays_the_weight_and_adam_the_gradient(slope: Callable[[float], Method]) -> None:
+    """From 2 down a slope of one. A gradient with decay in it is only longer, and Adam's step no longer for that."""
+    decoupled = coupled = 2.0
+    for _ in range(3):
+        decoupled = decoupled * (1 - 0.1 * 0.5) - 0.1
+    coupled -= 0.1
+    ends = {}
+    for optimizer, epochs in (("adamw", 3), ("adam", 1)):
+        method = slope(2.0)
+        config = TrainingConfig(epochs=epochs, lr=0.1, weight_decay=0.5, optimizer=optimizer, edge_batch_size=0)
+        pretrain(method, toy_graph(), config, seed=0)
+        ends[optimizer] = float(method.fast)
+    assert ends == pytest.approx({"adamw": decoupled, "adam": coupled}, rel=1e-6)
+
+
+@pytest.fixture
+def precision_before() -> Iterator[str]:
+    """Torch's precision of products, set to something that is not its default."""
+    default = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    yield "high"
+    torch.set_float32_matmul_precision(default)
+
+
+@pytest.fixture
+def watching(slope: type[Method]) -> type[Method]:
+    """Notes the precision of products in force in each of its steps."""
+
+    class Watching(slope):  # type: ignore[misc, valid-type]
+        def __init__(self) -> None:
+            super().__init__()
+            self.seen: list[str] = []
+
+        def loss(self, batch: Any, clock: Any) -> torch.Tensor:
+            self.seen.append(torch.get_float32_matmul_precision())
+            return super().loss(batch, clock)
+
+    return Watching
+
+
+NAMES = {"float32": "highest", "tf32": "high", "bf16": "medium"}
+
+
+@pytest.mark.parametrize("precision", NAMES)
+def test_precision_holds_in_training_and_nowhere_else(
+    watching: Callable[[], Any], precision_before: str, precision: Any
+) -> None:
+    method = watching()
+    pretrain(method, toy_graph(), replace(SCHEDULE, epochs=2, edge_batch_size=0, precision=precision), seed=0)
+    assert method.seen == [NAMES[precision]] * 2
+    assert torch.get_float32_matmul_precision() == precision_before
+
+
+def test_precision_is_put_back_when_training_fails(
+    watching: Callable[[], Any], precision_before: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    method, seen = watching(), []
+
+    def fail(batch: Any, clock: Any) -> None:
+        seen.append(torch.get_float32_matmul_precision())
+        raise ArithmeticError
+
+    monkeypatch.setattr(method, "loss", fail)
+    with pytest.raises(ArithmeticError):
+        pretrain(method, toy_graph(), replace(SCHEDULE, precision="bf16"), seed=0)
+    assert seen == ["medium"]
+    assert torch.get_float32_matmul_precision() == precision_before
+
+
+def test_each_of_two_runs_side_by_side_has_its_own_precision(
+    watching: Callable[[], Any], precision_before: str
+) -> None:
+    graph, methods = toy_graph(), {precision: watching() for precision in NAMES}
+    runs = [
+        pretraining(method, graph, replace(SCHEDULE, epochs=3, edge_batch_size=0, precision=precision), seed=0)  # type: ignore[arg-type]
+        for precision, method in methods.items()
+    ]
+    carry_out(runs, torch.device("cpu"), jobs=len(runs))
+    assert {precision: method.seen for precision, method in methods.items()} == {
+        precision: [name] * 3 for precision, name in NAMES.items()
+    }
+    assert torch.get_float32_matmul_precision() == precision_before
+
+
+def test_what_has_nothing_to_learn_is_prepared_and_not_trained(
+    slope: Callable[[], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    method, graph, prepared = slope(), toy_graph(), []
+    monkeypatch.setattr(method, "parameter_groups", dict)
+    monkeypatch.setattr(method, "prepare", prepared.append)
+    monkeypatch.setattr(method, "loss", lambda *_: pytest.fail("a step was taken"))
+    state = pretrain(
+        method,
+        graph,
+        SCHEDULE,
+        seed=0,
+        monitor=lambda: pytest.fail("there is nothing to choose"),
+        checkpoint=tmp_path / "checkpoint.safetensors",
+        on_epoch=lambda state: pytest.fail("there is no epoch"),
+    )
+    assert state == TrainingState()
+    assert [id(each) for each in prepared] == [id(graph)]
+    assert not method.training
+    assert list(tmp_path.iterdir()) == []

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from bandana.engine import kernels
+
 _LEVELS = 1 << 16
 
 
@@ -16,7 +18,11 @@ def dropout(x: Tensor, probability: float, generator: torch.Generator | None) ->
     """Zero each element with `probability` and scale the others up; without a generator, return `x` as it is."""
     if generator is None or probability == 0:
         return x
-    out: Tensor = _Dropout.apply(x, keep_mask(x.shape, probability, generator), keep_scale(probability))  # type: ignore[no-untyped-call]
+    scale = keep_scale(probability)
+    if x.dim() == 2 and kernels.usable(x.device, x.dtype):
+        dropped: Tensor = _DropoutByKernel.apply(x, scale, generator)  # type: ignore[no-untyped-call]
+        return dropped
+    out: Tensor = _Dropout.apply(x, keep_mask(x.shape, probability, generator), scale)  # type: ignore[no-untyped-call]
     return out
 
 
@@ -56,3 +62,22 @@ class _Dropout(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
         (mask,) = ctx.saved_tensors
         return torch.mul(grads[0], mask).mul_(ctx.scale), None, None
+
+
+class _DropoutByKernel(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, scale: float, generator: torch.Generator) -> Tensor:
+        from bandana.engine.kernels.dropout import drop
+        from bandana.engine.kernels.hashing import draw_seed
+
+        seed = draw_seed(generator)
+        ctx.save_for_backward(seed)
+        ctx.scale = scale
+        return drop(x.contiguous(), scale, seed)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        from bandana.engine.kernels.dropout import drop
+
+        (seed,) = ctx.saved_tensors
+        return drop(grads[0].contiguous(), ctx.scale, seed), None, None

@@ -2,6 +2,7 @@
 
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakIdKeyDictionary
 
 from bandana.errors import UserError
 
@@ -40,8 +41,17 @@ def sample_negatives(edge_keys: Tensor, num_nodes: int, count: int, generator: t
     return torch.stack([first, second + (second >= first)])
 
 
+_known = WeakIdKeyDictionary()
+
+
 def _free_before(edge_keys: Tensor, num_nodes: int) -> Tensor:
-    """``[edges]`` how many free pairs come before each edge, when pairs of a node with itself are left out."""
-    first, second = edge_keys // num_nodes, edge_keys % num_nodes
-    place = first * (num_nodes - 1) + second - (second > first).long()
-    return place - torch.arange(edge_keys.numel(), device=edge_keys.device)
+    """``[edges]`` how many free pairs come before each edge, when pairs of a node with itself are left out.
+
+    The answer is kept as long as the keys live: a training asks in every step.
+    """
+    if edge_keys not in _known:
+        first, second = edge_keys // num_nodes, edge_keys % num_nodes
+        place = first * (num_nodes - 1) + second - (second > first).long()
+        _known[edge_keys] = place - torch.arange(edge_keys.numel(), device=edge_keys.device)
+    known: Tensor = _known[edge_keys]
+    return known

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from bandana.data.splits import Pairs
-from bandana.evaluation.metrics import DEFAULT_KS, auc, logit_metrics
+from bandana.evaluation.metrics import DEFAULT_KS, exact_auc, logit_metrics
 
 CHUNK = 4096
 """Pairs whose rows a CPU gathers at a time. Few enough that it reuses the same memory: larger chunks take twice as
@@ -48,9 +48,9 @@ def dot_product_probe(z: Tensor, pairs: Pairs, ks: Sequence[int] = DEFAULT_KS) -
     return logit_metrics(pair_scores(z, pairs.positive), pair_scores(z, pairs.negative), ks)
 
 
-def dot_product_auc(z: Tensor, pairs: Pairs, *, as_published: bool = False) -> float:
-    """The AUC of `dot_product_probe` alone, to choose weights by; `as_published` ranks float32 sigmoids."""
+def dot_product_auc(z: Tensor, pairs: Pairs, *, as_published: bool = False) -> Tensor:
+    """The AUC of `dot_product_probe` alone, left on the device; `as_published` ranks float32 sigmoids."""
     positive, negative = pair_scores(z, pairs.positive), pair_scores(z, pairs.negative)
     if as_published:
         positive, negative = positive.float().sigmoid(), negative.float().sigmoid()
-    return auc(positive, negative)
+    return exact_auc(positive, negative)

@@ -24,10 +24,16 @@ def auc(positive: Tensor, negative: Tensor) -> float:
     _check(positive, negative)
     if not negative.numel():
         raise UserError("Link metrics: AUC needs at least one negative pair, got none; hold out more links.")
+    return float(exact_auc(positive, negative))
+
+
+def exact_auc(positive: Tensor, negative: Tensor) -> Tensor:
+    """`auc` as a float64 scalar that is left on the device, counted in integers; NaN where any score is."""
     above, at_least = _negatives_above(positive, negative)
     comparisons = positive.numel() * negative.numel()
-    lost_twice = int((above + at_least).sum())
-    return (2 * comparisons - lost_twice) / (2 * comparisons)
+    value = (2 * comparisons - (above + at_least).sum()).double() / (2 * comparisons)
+    unordered = positive.isnan().any() | negative.isnan().any()
+    return value.masked_fill(unordered, torch.nan)
 
 
 def average_precision(positive: Tensor, negative: Tensor) -> float:

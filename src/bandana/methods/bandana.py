@@ -16,6 +16,7 @@ Deviations: docs/deviations.md.
 
 import math
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import Literal
 
 import torch
@@ -91,7 +92,7 @@ class Bandana(Method):
         self.config = config
         self.encoder = GCNEncoder(config.encoder, spec)
         self.decoder = HadamardMLP(config.encoder.width, config.decoder_width, config.decoder_dropout)
-        self._passed = torch.tensor(float("nan"))
+        self._bandwidths = [torch.tensor(float("nan"))]
         self._released_order: Tensor | None = None
 
     def prepare(self, graph: Graph) -> None:
@@ -111,13 +112,21 @@ class Bandana(Method):
         positives = torch.stack([graph.structure.row[links], graph.structure.col[links]])
         pairs = torch.cat([positives, negatives], dim=1)
 
-        losses = []
-        for layer in config.predicting_layers:
-            targets = self._targets(graph, masks[layer].bandwidths, generator)
-            weight = _weigh(graph, links, targets, num_negatives)
-            losses.append(self.decoder.loss(layers[layer], pairs, weight, generator))
-        self._passed = torch.stack([mask.bandwidths.mean() for mask in masks]).mean()
-        return torch.stack(losses).mean()
+        predicted = config.predicting_layers
+        targets = torch.stack([self._targets(graph, masks[layer].bandwidths, generator) for layer in predicted])
+        weight = _weigh(graph, links, targets, num_negatives)
+        self._bandwidths = [mask.bandwidths for mask in masks]
+        return self._mean_loss([layers[layer] for layer in predicted], pairs, weight, generator)
+
+    def _mean_loss(self, layers: list[Tensor], pairs: Tensor, weight: Tensor, generator: torch.Generator) -> Tensor:
+        """The mean of the layers' losses, over ``pairs [2, P]`` with weights ``[layers, P]``.
+
+        The decoder is shared and a loss is a weighted sum: the layers stand below each other and are decoded at once.
+        """
+        count, num_nodes = len(layers), layers[0].shape[0]
+        first_rows = torch.arange(count, device=pairs.device) * num_nodes
+        shifted = (pairs.unsqueeze(1) + first_rows.unsqueeze(1)).flatten(1)
+        return self.decoder.loss(torch.cat(layers), shifted, weight.flatten() / count, generator)
 
     def embed(self, graph: Graph) -> Tensor:
         layers = self._encode(graph)
@@ -127,7 +136,7 @@ class Bandana(Method):
         return self.decoder.logits(self._encode(graph)[-1], pairs)
 
     def diagnostics(self) -> dict[str, float]:
-        return {"mask_ratio": 1 - float(self._passed)}
+        return {"mask_ratio": 1 - fmean(float(bandwidths.mean()) for bandwidths in self._bandwidths)}
 
     def _encode(self, graph: Graph) -> list[Tensor]:
         plain = gcn_weights(graph.structure, graph.weight)
@@ -149,18 +158,18 @@ class Bandana(Method):
 
 
 def _weigh(graph: Graph, links: Tensor, targets: Tensor, num_negatives: int) -> Tensor:
-    """Signed weights of the pairs in `edge_loss`: positives by their target, negatives by minus one, each averaged.
+    """``[layers, pairs]`` signed weights for `edge_loss`: positives by their target, negatives by minus one, averaged.
 
     The decoder is symmetric in its two nodes, so the two directions of an undirected link are one pair that carries
     both targets.
     """
-    positive = targets[links]
+    positive = targets.index_select(1, links)
     num_positives = links.numel()
     if not graph.directed:
-        positive = positive + targets[graph.structure.transposed_entry[links]]
+        positive += targets.index_select(1, graph.structure.transposed_entry[links])
         num_positives *= 2
-    negative = positive.new_full((num_negatives,), -1.0 / num_negatives)
-    return torch.cat([positive / max(num_positives, 1), negative])
+    negative = positive.new_full((targets.shape[0], num_negatives), -1.0 / num_negatives)
+    return torch.cat([positive.div_(max(num_positives, 1)), negative], dim=1)
 
 
 def _released_order(graph: Graph) -> Tensor:

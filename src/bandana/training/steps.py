@@ -1,16 +1,17 @@
-"""One step of training: taken as it is written, or recorded once on a GPU and replayed.
+"""Steps of training: taken as they are written, or recorded once on a GPU and replayed.
 
-A step of a small graph is a hundred short kernels, and launching them from Python takes ten times as long as running
-them. A recording (CUDA graph) launches them all at once. What differs from step to step (the batch's links, the number
-of the step, the place of the random generator) is written into fixed memory before each replay, so that a replayed step
-draws the same numbers as the step that it stands for.
+A step of a small graph is two hundred short kernels, and launching them from Python takes longer than running them. A
+recording (CUDA graph) launches them all at once. What differs from step to step (the batch's links, the number of the
+step, the place of the random generator) is written into fixed memory before each replay, so that a replayed step draws
+the same numbers as the step that it stands for. Steps of several trainings are recorded side by side, and then share
+the card.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import replace
-from threading import Lock
-from typing import NamedTuple
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -18,77 +19,162 @@ from torch import Tensor, nn
 from bandana.engine.streams import generator_seed
 from bandana.method import Batch, Clock, Method
 
-Step = Callable[[Batch, Clock], Tensor]
-_one_recording = Lock()  # at a time, whatever other threads train
-WARM_UP_STEPS = 3
-"""Steps of each batch size that are taken as written: what is compiled or allocated on first use must be, by then."""
+WARM_UP = 3
+"""Times that something is done as written before it is recorded: by then, all is compiled and allocated."""
+_MOST_RECORDINGS = 16
 
 
-def make_step(
-    method: Method, optimizers: Mapping[str, torch.optim.Optimizer], clip_norm: float, device: torch.device
-) -> Step:
-    """The way to take steps on a device: returns the loss, a tensor that the next step may overwrite."""
-    groups = method.parameter_groups()
+@dataclass(eq=False)
+class Turns:
+    """How one training takes its steps; see `Method.turns`."""
 
-    def turns(batch: Batch, clock: Clock) -> Tensor:
-        total = torch.zeros((), device=device)
-        for name, loss in method.turns(batch, clock):
-            optimizers[name].zero_grad(set_to_none=True)
+    method: Method
+    optimizers: Mapping[str, torch.optim.Optimizer]
+    clip_norm: float
+    precision: str
+    device: torch.device
+    seen: Counter[int] = field(default_factory=Counter)
+    """Steps taken as written, by the number of links in the batch."""
+
+    def __call__(self, batch: Batch, clock: Clock) -> Tensor:
+        """Move the weights; return the loss."""
+        total = torch.zeros((), device=self.device)
+        groups = self.method.parameter_groups()
+        for name, loss in self.method.turns(batch, clock):
+            self.optimizers[name].zero_grad(set_to_none=True)
             loss.backward()
-            if clip_norm:
-                nn.utils.clip_grad_norm_(groups[name], clip_norm)
-            optimizers[name].step()
+            if self.clip_norm:
+                nn.utils.clip_grad_norm_(groups[name], self.clip_norm)
+            self.optimizers[name].step()
             total += loss.detach()
         return total
 
-    take = ReplayedTurns(turns, device) if device.type == "cuda" and method.replayable else turns
+    @cached_property
+    def counter(self) -> Tensor:
+        """Where a recording reads the number of its step."""
+        return torch.zeros((), dtype=torch.long, device=self.device)
 
-    def step(batch: Batch, clock: Clock) -> Tensor:
-        loss = take(batch, clock)
-        method.after_step(clock)
-        return loss
+    @cached_property
+    def generator(self) -> torch.Generator:
+        """The source of randomness of a recording."""
+        return torch.Generator(self.device)
 
-    return step
+
+class Request(NamedTuple):
+    """A step that a training wants taken."""
+
+    turns: Turns
+    batch: Batch
+    clock: Clock
+
+
+Result = TypeVar("Result")
+Training: TypeAlias = Generator[Request, Tensor, Result]
+"""A training asks for its steps one by one, gets the loss of each, and returns something in the end."""
 
 
 class Recording(NamedTuple):
-    """A recorded step: what to replay, where the links of its batch are read, and where it leaves the loss."""
+    """Steps recorded side by side: what to replay, where the links are read, and where the losses are left."""
 
     graph: torch.cuda.CUDAGraph
-    links: Tensor
-    loss: Tensor
+    links: list[Tensor]
+    losses: list[Tensor]
+    turns: list[Turns]
 
 
-class ReplayedTurns:
-    """Steps that are recorded per batch size, after a few that are not, and replayed from then on."""
+class StepTaker:
+    """Takes steps, by replay where that is possible."""
 
-    def __init__(self, turns: Step, device: torch.device) -> None:
-        self._turns = turns
-        self._seen: Counter[int] = Counter()
-        self._recordings: dict[int, Recording] = {}
-        self._counter = torch.zeros((), dtype=torch.long, device=device)
-        self._generator = torch.Generator(device)
-        self._pool = torch.cuda.graph_pool_handle()
+    def __init__(self) -> None:
+        self._recordings: dict[tuple[tuple[int, int], ...], Recording] = {}
 
-    def __call__(self, batch: Batch, clock: Clock) -> Tensor:
-        size = batch.links.numel()
-        if self._seen[size] < WARM_UP_STEPS:
-            self._seen[size] += 1
-            return self._turns(batch, clock)
-        recording = self._recordings.get(size) or self._record(batch, clock)
-        recording.links.copy_(batch.links)
-        self._counter.fill_(clock.step)
-        self._generator.manual_seed(generator_seed(clock.seed, clock.step))
+    def take(self, requests: Sequence[Request]) -> list[Tensor]:
+        """The losses of some steps, one of each training; the next call may overwrite them."""
+        ready = [_is_ready(request) for request in requests]
+        if not all(ready):
+            return [self._take_alone(request, alone) for request, alone in zip(requests, ready, strict=True)]
+        return self._replay(requests)
+
+    def _take_alone(self, request: Request, ready: bool) -> Tensor:
+        if ready:
+            return self._replay([request])[0]
+        request.turns.seen[request.batch.links.numel()] += 1
+        with matmul_precision(request.turns.precision):
+            return request.turns(request.batch, request.clock)
+
+    def _replay(self, requests: Sequence[Request]) -> list[Tensor]:
+        key = tuple((id(turns), batch.links.numel()) for turns, batch, _ in requests)
+        if key not in self._recordings:
+            if len(self._recordings) >= _MOST_RECORDINGS:
+                self._recordings.pop(next(iter(self._recordings)))
+            self._recordings[key] = _record(requests)
+        recording = self._recordings[key]
+        for links, (turns, batch, clock) in zip(recording.links, requests, strict=True):
+            links.copy_(batch.links)
+            turns.counter.fill_(clock.step)
+            turns.generator.manual_seed(generator_seed(clock.seed, clock.step))
         recording.graph.replay()
-        return recording.loss
+        return recording.losses
 
-    def _record(self, batch: Batch, clock: Clock) -> Recording:
-        """Record a step without taking it."""
-        graph, links = torch.cuda.CUDAGraph(), batch.links.clone()
-        graph.register_generator_state(self._generator)
-        fixed = replace(clock, device_step=self._counter, device_generator=self._generator)
-        stream = torch.cuda.current_stream()
-        with _one_recording, torch.cuda.graph(graph, pool=self._pool, stream=stream, capture_error_mode="thread_local"):
-            loss = self._turns(batch._replace(links=links), fixed)
-        self._recordings[links.numel()] = Recording(graph, links, loss)
-        return self._recordings[links.numel()]
+
+def _is_ready(request: Request) -> bool:
+    turns, batch, _ = request
+    replayable = turns.device.type == "cuda" and turns.method.replayable
+    return replayable and turns.seen[batch.links.numel()] >= WARM_UP
+
+
+def _record(requests: Sequence[Request]) -> Recording:
+    """Record steps without taking them, each on a stream of its own."""
+    graph, losses = torch.cuda.CUDAGraph(), []
+    links = [request.batch.links.clone() for request in requests]
+    for turns, _, _ in requests:
+        graph.register_generator_state(turns.generator)
+    trunk = torch.cuda.current_stream()
+    branches = [torch.cuda.Stream() for _ in requests]
+    with matmul_precision(requests[0].turns.precision), torch.cuda.graph(graph, stream=trunk):
+        for branch, own_links, (turns, batch, clock) in zip(branches, links, requests, strict=True):
+            fixed = replace(clock, device_step=turns.counter, device_generator=turns.generator)
+            branch.wait_stream(trunk)
+            with torch.cuda.stream(branch):
+                losses.append(turns(batch._replace(links=own_links), fixed))
+        for branch in branches:
+            trunk.wait_stream(branch)
+    return Recording(graph, links, losses, [turns for turns, _, _ in requests])
+
+
+class Recorded:
+    """A function that is replayed from its fourth call on.
+
+    It must do the same work each time, on tensors that stay where they are, and read nothing back to the host.
+    """
+
+    def __init__(self, function: Callable[[], Tensor]) -> None:
+        self._function = function
+        self._calls = 0
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._result = torch.empty(0)
+
+    def __call__(self) -> Tensor:
+        self._calls += 1
+        if self._calls <= WARM_UP:
+            return self._function()
+        if self._graph is None:
+            self._graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self._graph, stream=torch.cuda.current_stream()):
+                self._result = self._function()
+        self._graph.replay()
+        return self._result
+
+
+class matmul_precision:  # noqa: N801 (a context, used like a function)
+    """Torch's precision of float32 products, for a while."""
+
+    def __init__(self, precision: str) -> None:
+        self._wanted = precision
+
+    def __enter__(self) -> None:
+        self._before = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision(self._wanted)
+
+    def __exit__(self, *problem: object) -> None:
+        torch.set_float32_matmul_precision(self._before)

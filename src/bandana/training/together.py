@@ -1,54 +1,68 @@
-"""Several trainings at once. On a GPU each has a stream of its own, so that small graphs share the card."""
+"""Carries out trainings, one after the other or several side by side."""
 
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
-from threading import Event
-from typing import TypeVar
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from typing import Generic
 
 import torch
 
-Item = TypeVar("Item")
-Result = TypeVar("Result")
+from bandana.training.steps import Request, Result, StepTaker, Training
 
 
-class StoppedError(Exception):
-    """Another of the trainings failed or was interrupted, and with it this one."""
+@dataclass
+class _Job(Generic[Result]):
+    place: int
+    training: Training[Result]
+    request: Request
 
 
-def at_once(
-    task: Callable[[Item, Callable[[], None]], Result], items: Iterable[Item], jobs: int, device: torch.device
-) -> list[Result]:
-    """Do a task for every item, up to `jobs` of them at a time; results come in the order of the items.
+def carry_out(trainings: Iterable[Training[Result]], device: torch.device, jobs: int = 1) -> list[Result]:
+    """Run trainings to their ends and return their results in order.
+
+    A small graph leaves a GPU nearly idle. With several `jobs`, steps of different trainings are taken side by side: a
+    step of each running one, then the next of each. Where one ends, the next begins.
 
     Args:
-        task: Gets an item and a function to call now and then, which raises when the work has become useless.
-        items: What to do it for.
-        jobs: Threads. They are enough: while a GPU works, Python waits.
-        device: Where the tasks run.
-
-    Raises:
-        Exception: What a task raised, or an interruption from the keyboard; the other tasks are stopped.
+        trainings: Not begun yet; each is begun when there is room for it.
+        device: Where they run.
+        jobs: Trainings that run at the same time.
     """
-    stop = Event()
+    results: dict[int, Result] = {}
+    waiting = enumerate(trainings)
+    taker = StepTaker()
 
-    def check() -> None:
-        if stop.is_set():
-            raise StoppedError
+    def begin() -> Iterator[_Job[Result]]:
+        for place, training in waiting:
+            try:
+                yield _Job(place, training, next(training))
+            except StopIteration as end:
+                results[place] = end.value
 
-    if jobs == 1:
-        return [task(item, check) for item in items]
+    with _own_stream(device):
+        beginning = begin()
+        running = list(islice(beginning, jobs))
+        while running:
+            losses = taker.take([job.request for job in running])
+            for job, loss in zip(list(running), losses, strict=True):
+                try:
+                    job.request = job.training.send(loss)
+                except StopIteration as end:
+                    results[job.place] = end.value
+                    running.remove(job)
+                    running.extend(islice(beginning, 1))
+    return [results[place] for place in sorted(results)]
 
-    def on_own_stream(item: Item) -> Result:
-        if device.type != "cuda":
-            return task(item, check)
-        with torch.cuda.stream(torch.cuda.Stream(device)):
-            return task(item, check)
 
-    with ThreadPoolExecutor(jobs) as pool:
-        futures = [pool.submit(on_own_stream, item) for item in items]
-        try:
-            return [future.result() for future in futures]
-        except BaseException:
-            stop.set()
-            pool.shutdown(wait=True, cancel_futures=True)
-            raise
+@contextmanager
+def _own_stream(device: torch.device) -> Iterator[None]:
+    """On a GPU, a stream other than the default one, as recording needs it."""
+    if device.type != "cuda":
+        yield
+        return
+    stream = torch.cuda.Stream(device)
+    stream.wait_stream(torch.cuda.current_stream(device))
+    with torch.cuda.stream(stream):
+        yield
+    torch.cuda.current_stream(device).wait_stream(stream)

@@ -6,10 +6,8 @@ It knows no method, no data set and no metric. What to watch comes in as a funct
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from threading import Lock
 from typing import Any, Literal, TypeAlias
 
 import torch
@@ -21,7 +19,8 @@ from bandana.graph import Graph
 from bandana.method import Batch, Clock, Method
 from bandana.training import checkpoint as checkpoints
 from bandana.training.early_stopping import Progress
-from bandana.training.steps import make_step
+from bandana.training.steps import Request, Training, Turns
+from bandana.training.together import carry_out
 
 Precision = Literal["float32", "tf32", "bf16"]
 _MATMUL_PRECISION: dict[Precision, str] = {"float32": "highest", "tf32": "high", "bf16": "medium"}
@@ -101,19 +100,21 @@ def pretrain(
     Returns:
         The final state, with one row of history per evaluation.
     """
-    with _running(config.precision, graph.device):
-        return _pretrain(method, graph, config, seed, monitor, checkpoint, on_epoch)
+    training = pretraining(method, graph, config, seed=seed, monitor=monitor, checkpoint=checkpoint, on_epoch=on_epoch)
+    return carry_out([training], graph.device)[0]
 
 
-def _pretrain(
+def pretraining(
     method: Method,
     graph: Graph,
     config: TrainingConfig,
+    *,
     seed: int,
-    monitor: Callable[[], float] | None,
-    checkpoint: Path | None,
-    on_epoch: Callable[[TrainingState], None],
-) -> TrainingState:
+    monitor: Callable[[], float] | None = None,
+    checkpoint: Path | None = None,
+    on_epoch: Callable[[TrainingState], None] = lambda state: None,
+) -> Training[TrainingState]:
+    """What `pretrain` does, as a training whose steps someone else takes: see `bandana.training.together`."""
     optimizers = make_optimizers(method, config, graph.device)
     method.prepare(graph)
     if not optimizers:
@@ -123,7 +124,7 @@ def _pretrain(
     if checkpoint is not None and checkpoint.exists():
         state, best = _resume(checkpoint, method, optimizers)
 
-    step = make_step(method, optimizers, config.clip_norm, graph.device)
+    turns = Turns(method, optimizers, config.clip_norm, _MATMUL_PRECISION[config.precision], graph.device)
     started = time.perf_counter() - state.seconds
     while state.epoch < config.epochs and not _out_of_patience(state.progress, config):
         method.train()
@@ -133,7 +134,8 @@ def _pretrain(
         loss = torch.zeros((), device=graph.device)
         for batch in edge_batches(graph, config.edge_batch_size, seed, state.epoch):
             clock = Clock(seed, state.epoch, state.step, config.epochs)
-            loss += step(batch, clock)
+            loss += yield Request(turns, batch, clock)
+            method.after_step(clock)
             state.step += 1
         state.seconds = time.perf_counter() - started
         if state.epoch % config.evaluate_every == 0 or state.epoch == config.epochs:
@@ -194,49 +196,6 @@ def _set_rate(optimizer: torch.optim.Adam, rate: float) -> None:
             group["lr"].fill_(rate)
         else:
             group["lr"] = rate
-
-
-@contextmanager
-def _running(precision: Precision, device: torch.device) -> Iterator[None]:
-    """Products in `precision`; on a GPU, on a stream of this run's own, as recording needs it."""
-    with _matmul_precision(_MATMUL_PRECISION[precision]):
-        if device.type != "cuda":
-            yield
-            return
-        stream = torch.cuda.Stream(device)
-        stream.wait_stream(torch.cuda.current_stream(device))
-        with torch.cuda.stream(stream):
-            yield
-        torch.cuda.current_stream(device).wait_stream(stream)
-
-
-@dataclass(slots=True)
-class _PrecisionUsers:
-    """Runs that are going on, and the precision to go back to after the last of them."""
-
-    running: int = 0
-    before: str = "highest"
-    lock: Any = field(default_factory=Lock)
-
-
-_users = _PrecisionUsers()
-
-
-@contextmanager
-def _matmul_precision(precision: str) -> Iterator[None]:
-    """Set torch's precision of products. It belongs to the process, and runs in other threads may need it longer."""
-    with _users.lock:
-        if not _users.running:
-            _users.before = torch.get_float32_matmul_precision()
-        _users.running += 1
-        torch.set_float32_matmul_precision(precision)
-    try:
-        yield
-    finally:
-        with _users.lock:
-            _users.running -= 1
-            if not _users.running:
-                torch.set_float32_matmul_precision(_users.before)
 
 
 def _evaluate(

@@ -45,7 +45,7 @@ def loss_and_gradients(
     """
     slope, offset = margin_layer(decoder)
     scale = keep_scale(rate) if rate else 1.0
-    hidden_weight = decoder.hidden_weight * scale
+    hidden_weight = decoder.hidden_weight * scale if rate else decoder.hidden_weight
     hidden, width = hidden_weight.shape
     units = max(triton.next_power_of_2(hidden), 16)
     there, back = _THERE, _BACK
@@ -102,7 +102,7 @@ def loss_and_gradients(
     grad_slope, grad_bias, (grad_offset, total) = sums.sum(0).split([hidden, hidden, 2])
     grads = (
         grad_z,
-        grad_hidden.sum(0).mul_(scale),
+        grad_hidden.sum(0).mul_(scale) if rate else grad_hidden.sum(0),
         grad_bias,
         torch.stack([grad_slope, -grad_slope]),
         torch.stack([grad_offset, -grad_offset]),

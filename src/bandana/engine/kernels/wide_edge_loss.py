@@ -17,7 +17,7 @@ from bandana.engine.kernels.hashing import LEVELS, draw_seed, keeps, row_key
 
 _CHUNK = 1 << 25  # elements of pairs times width at once
 _TILE = 4096  # of them in one program
-_HEAD_TILE = 2048
+_HEAD_TILE = 4096
 _HEAD_PROGRAMS = 1024
 
 
@@ -27,7 +27,7 @@ def loss_and_gradients(
     """The loss and the gradients of `z` and the decoder; the twin of the plain function in `engine.edge_loss`."""
     slope, offset = margin_layer(decoder)
     scale = keep_scale(rate) if rate else 1.0
-    hidden_weight = decoder.hidden_weight * scale
+    hidden_weight = decoder.hidden_weight * scale if rate else decoder.hidden_weight
     pairs, weight = pairs.contiguous(), weight.contiguous()
     size = min(max(_CHUNK // z.shape[1], 1), pairs.shape[1])
     seed = draw_seed(generator) if generator is not None and rate else None
@@ -49,7 +49,7 @@ def loss_and_gradients(
     grad_slope, grad_bias, (grad_offset, total) = sums.sum(0).split([slope.numel(), slope.numel(), 2])
     grads = (
         grad_z,
-        grad_hidden.mul_(scale),
+        grad_hidden.mul_(scale) if rate else grad_hidden,
         grad_bias,
         torch.stack([grad_slope, -grad_slope]),
         torch.stack([grad_offset, -grad_offset]),
@@ -77,7 +77,9 @@ def _head(hidden: Tensor, slope: Tensor, offset: Tensor, weight: Tensor, sums: T
     programs = min(triton.cdiv(pairs, rows), sums.shape[0])
     if programs:
         with torch.cuda.device_of(hidden):
-            _decoder_head[(programs,)](hidden, slope, offset, weight, sums, pairs, width, ROWS=rows, COLUMNS=columns)
+            _decoder_head[(programs,)](
+                hidden, slope, offset, weight, sums, pairs, width, ROWS=rows, COLUMNS=columns, num_warps=4
+            )
     return hidden
 
 

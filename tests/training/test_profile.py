@@ -1,0 +1,49 @@
+"""The profile counts what an epoch does, and its shares are shares."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from bandana.graph import Graph
+from bandana.training import profile as profiling
+from bandana.training.profile import Operation, profile_training
+from bandana.training.trainer import TrainingConfig
+
+
+def by_name(operations: list[Operation]) -> dict[str, Operation]:
+    return {operation.name: operation for operation in operations}
+
+
+@pytest.mark.parametrize("batch_size", [0, 60])
+def test_calls_are_counted_per_epoch(
+    slope: Callable[[], Any], random_graph: Callable[..., Graph], batch_size: int
+) -> None:
+    graph = random_graph()
+    steps = -(-graph.num_edges // batch_size) if batch_size else 1
+    operations = profile_training(slope(), graph, TrainingConfig(edge_batch_size=batch_size), seed=0)
+    assert by_name(operations)["Optimizer.step#Adam.step"].calls == 2 * steps, "a step for each of the two turns"
+
+
+def test_the_dearest_come_first_and_shares_add_up(slope: Callable[[], Any], random_graph: Callable[..., Graph]) -> None:
+    operations = profile_training(slope(), random_graph(), TrainingConfig(), seed=0)
+    costs = [operation.milliseconds for operation in operations]
+    assert costs == sorted(costs, reverse=True)
+    assert min(costs) > 0
+    assert sum(operation.share for operation in operations) == pytest.approx(1)
+    for operation in operations:
+        assert operation.share == pytest.approx(operation.milliseconds / sum(costs))
+    assert len(by_name(operations)) == len(operations)
+    assert any(name.startswith("aten::") for name in by_name(operations))
+
+
+def test_it_takes_the_epochs_it_says_whatever_the_schedule(
+    slope: Callable[[], Any], random_graph: Callable[..., Graph], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    method, epochs = slope(), []
+    original = method.loss
+    monkeypatch.setattr(method, "loss", lambda batch, clock: epochs.append(clock.epoch) or original(batch, clock))
+    config = TrainingConfig(epochs=1, warmup_epochs=500, evaluate_every=1, patience_evaluations=1, edge_batch_size=0)
+    profile_training(method, random_graph(), config, seed=0)
+    assert epochs == list(range(1, profiling.WARM_UP_EPOCHS + profiling.PROFILED_EPOCHS + 1))
+    assert float(method.fast) < 0, "a warm-up would have left most of it untrained"
