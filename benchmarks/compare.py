@@ -42,7 +42,7 @@ def rank_rows(ranks: Sequence[Rank]) -> list[dict[str, object]]:
     """Ranks as lines of a file."""
     lines = [row.table._asdict() | row._asdict() for row in ranks]
     return [
-        {name: f"{value:.2f}" if isinstance(value, float) else value for name, value in line.items() if name != "table"}
+        {name: _number(value) if isinstance(value, float) else value for name, value in line.items() if name != "table"}
         for line in lines
     ]
 
@@ -55,7 +55,9 @@ def page(rows: Sequence[Row], cells: Sequence[Cell], ranks: Sequence[Rank]) -> s
     parts = [
         "Percent, mean ± standard deviation over pre-training seeds (number of seeds), and the published figure below. "
         f"**Bold**: more than {POINTS_APART} points and {DEVIATIONS_APART:g} deviations of ours from the published "
-        "mean. Ranks are averages over the data sets where a method has a figure, among methods with published ones."
+        "mean. Ranks are averages over the data sets where a method has a figure, among methods with published ones. "
+        "Names with capitals or spaces are floors of Bandana's runs: its features, its encoder before training, and "
+        "counts of shared neighbours."
     ]
     order = {metric: place for metrics in METRICS.values() for place, metric in enumerate(metrics)}
     for table in sorted(by_table, key=lambda t: (t.task != "node", PROTOCOLS.index(t.protocol), order[t.metric])):
@@ -75,11 +77,15 @@ def _score_table(cells: Sequence[Cell], ranks: Sequence[Rank]) -> str:
     lines = []
     for method in sorted({cell.method for cell in cells}, key=lambda name: (place_of.get(name, len(ranks)), name)):
         place, found = rank_of.get(method), [known.get((method, dataset)) for dataset in datasets]
-        lines.append([method, *map(_ours, found), f"{place.ours:.2f}" if place and place.ours else ""])
+        lines.append([method, *map(_ours, found), _number(place and place.ours)])
         if any(cell and cell.published for cell in found):
             figures = [str(cell.published or "") if cell else "" for cell in found]
-            lines.append(["published", *figures, f"{place.published:.2f}" if place and place.published else ""])
+            lines.append(["published", *figures, _number(place and place.published)])
     return markdown(["", *datasets, "rank"], lines)
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"
 
 
 def _ours(cell: Cell | None) -> str:

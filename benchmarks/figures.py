@@ -155,20 +155,21 @@ def rank(cells: Sequence[Cell], published: Published) -> list[Rank]:
                 ours[cell.method][cell.dataset] = cell.ours.mean
         if sum(map(bool, ours.values())) < 2:
             continue
-        sides = [ours, theirs, _within(ours, theirs), _within(theirs, ours)]
-        by_ours, by_theirs, shared, shared_theirs = map(average_ranks, sides)
-        none = (None, 0)
+        shared_ours, shared_theirs = _within(ours, theirs), _within(theirs, ours)
+        ranks = [average_ranks(values) for values in (ours, theirs, shared_ours, shared_theirs)]
         for method in theirs:
-            together = shared.get(method, none)
+            places, counts = zip(*(side.get(method, (None, 0)) for side in ranks), strict=True)
             out.append(
                 Rank(
                     table,
                     method,
-                    *by_ours.get(method, none),
-                    *by_theirs.get(method, none),
-                    together[0],
-                    shared_theirs.get(method, none)[0],
-                    together[1],
+                    ours=places[0],
+                    ours_cells=counts[0],
+                    published=places[1],
+                    published_cells=counts[1],
+                    shared_ours=places[2],
+                    shared_published=places[3],
+                    shared_cells=counts[2],
                 )
             )
     return sorted(out, key=lambda row: (row.table, row.ours is None, row.ours, row.method))

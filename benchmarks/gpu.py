@@ -9,9 +9,12 @@ operations over its matrix rate, both measured here first. README.md says how by
 
 import argparse
 import csv
+import gc
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, fields, replace
+from io import StringIO
 from pathlib import Path
 from typing import NamedTuple, get_args
 
@@ -121,9 +124,16 @@ def training_graph(dataset: str, experiment: Experiment) -> Graph:
     return Graph.from_edges(node_of_rank[rank], num_nodes=ARXIV_NODES, x=x)
 
 
+def start_afresh() -> None:
+    """Forget what earlier trainings held, recordings included, and the highest memory so far."""
+    gc.collect()
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+
+
 def train(graph: Graph, experiment: Experiment, batch: int, precision: Precision, epochs: int) -> tuple[float, float]:
     """Milliseconds of an epoch through the trainer that users run, and its peak memory in megabytes."""
-    torch.cuda.reset_peak_memory_stats()
+    start_afresh()
     method = build(experiment, GraphSpec.of(graph), SEED).to(graph.device)
     started = 0.0
 
@@ -144,7 +154,7 @@ def train(graph: Graph, experiment: Experiment, batch: int, precision: Precision
 
 def train_reference(graph: Graph, experiment: Experiment, epochs: int) -> tuple[float, float]:
     """The same for full-batch epochs of the reference."""
-    torch.cuda.reset_peak_memory_stats()
+    start_afresh()
     torch.manual_seed(SEED)
     full_batch = replace(experiment.training, edge_batch_size=0)
     reference = ReferenceTraining(graph, experiment.model, full_batch)
@@ -164,7 +174,6 @@ def measure(dataset: str, precisions: list[Precision], card: Card, epochs: int) 
         reference_ms, reference_peak = train_reference(graph, experiment, max(epochs // 20, 2))
     except torch.cuda.OutOfMemoryError:
         print(f"{dataset}: the reference does not fit the card")
-    torch.cuda.empty_cache()
     rows = []
     for precision in precisions:
         step_ms, peak = train(graph, experiment, 0, precision, epochs)
@@ -191,7 +200,6 @@ def measure(dataset: str, precisions: list[Precision], card: Card, epochs: int) 
             )
         )
         write(rows[-1])
-        torch.cuda.empty_cache()
     return rows
 
 
@@ -223,12 +231,12 @@ def main() -> None:
     rates = ", ".join(f"{name} {rate / 1e12:.0f} TFLOP/s" for name, rate in card.matrix.items())
     print(f"torch {torch.__version__}, {torch.cuda.get_device_name()}: copies {card.copy / 1e12:.2f} TB/s, {rates}")
     print(HEADER)
-    rows = [row for dataset in args.datasets for row in measure(dataset, args.precisions, card, args.epochs)]
-    if args.csv:
-        with args.csv.open("w", newline="") as file:
-            table = csv.DictWriter(file, [field.name for field in fields(Row)])
-            table.writeheader()
-            table.writerows(asdict(row) for row in rows)
+    with args.csv.open("w", newline="") if args.csv else nullcontext(StringIO()) as file:
+        table = csv.DictWriter(file, [field.name for field in fields(Row)])
+        table.writeheader()
+        for dataset in args.datasets:
+            table.writerows(asdict(row) for row in measure(dataset, args.precisions, card, args.epochs))
+            file.flush()
 
 
 if __name__ == "__main__":

@@ -28,15 +28,20 @@ from workers import Outcome, carry_out
 from bandana.data.datasets import load
 from bandana.data.features import preprocess
 from bandana.data.splits import split_edges
-from bandana.experiment import build, resolve_device
+from bandana.devices import resolve_device
+from bandana.experiment import Experiment, Task, build
+from bandana.graph import Graph
 from bandana.method import GraphSpec
 from bandana.paper.cookbook import recipe
 from bandana.registry import all_methods, get_method
 from bandana.training.trainer import TrainingState, edge_batches, pretrain
 
 SEED = 0
+SMALLEST = "karate"
 WARM_UP = {"cpu": 1, "cuda": 15}
 """Epochs before the clock counts: on a GPU kernels are compiled and steps recorded in them."""
+COMPILING = 3
+"""Epochs of the warm-up whose slowness says nothing about those to come."""
 STRETCHES = 5
 SHARE_OF_LIMIT = 0.3
 
@@ -70,18 +75,20 @@ class Pace:
     def __init__(self, device: torch.device, warm_up: int, most: int, seconds: float) -> None:
         self._device, self._most, self._seconds = device, most, seconds
         self._warm_up, self._length, self._begun = warm_up, 1, time.perf_counter()
+        self._last = min(STRETCHES, most)
         self.warming: list[float] = []
         self.stretches: list[float] = []
 
     def __call__(self, state: TrainingState) -> None:
         if len(self.warming) < self._warm_up:
             self.warming.append(self._lap())
-            if sum(self.warming) > self._seconds:
+            left = max(self._warm_up - len(self.warming), 1)
+            if len(self.warming) >= min(COMPILING, self._warm_up) and self.warming[-1] * left > self._seconds:
                 raise EnoughError
             self._length = max(min(self._most, int(self._seconds / self.warming[-1])) // STRETCHES, 1)
         elif (state.epoch - self._warm_up) % self._length == 0:
             self.stretches.append(self._lap() / self._length)
-            if len(self.stretches) == STRETCHES or sum(self.stretches) * self._length > self._seconds:
+            if len(self.stretches) == self._last or sum(self.stretches) * self._length > self._seconds:
                 raise EnoughError
 
     @property
@@ -103,26 +110,22 @@ def measure(method: str, dataset: str, device_name: str, threads: int, epochs: i
     """Train for a while."""
     torch.set_num_threads(threads)
     device = resolve_device(device_name)
-    task = get_method(method).facts.tasks[0]
-    experiment = recipe(method, dataset, task)
-    graph = preprocess(load(dataset).graph, experiment.features).to(device)
-    train = split_edges(graph, experiment.split.valid_edges, experiment.split.test_edges, seed=SEED).train
+    warm_up = WARM_UP[device.type]
+    # What torch loads on first use is not this method's memory.
+    train(*prepare(method, SMALLEST, device), epochs=1)
+    experiment, graph = prepare(method, dataset, device)
     peak: Meter = TensorPeak(device) if device.type == "cuda" else ResidentPeak()
     peak.start()
-    built = build(experiment, GraphSpec.of(graph), SEED).to(device)
-    warm_up = WARM_UP[device.type]
-    total = warm_up + epochs + STRETCHES
     pace = Pace(device, warm_up, epochs, seconds)
-    schedule = replace(experiment.training, epochs=total, evaluate_every=total)
     with suppress(EnoughError):
-        pretrain(built, train, schedule, seed=SEED, on_epoch=pace)
+        train(experiment, graph, epochs=warm_up + epochs, on_epoch=pace)
     return Row(
         method=method,
         dataset=dataset,
-        task=task,
+        task=experiment.task,
         device=device.type,
         threads=threads,
-        steps=len(list(edge_batches(train, schedule.edge_batch_size, SEED, 1))),
+        steps=len(list(edge_batches(graph, experiment.training.edge_batch_size, SEED, 1))),
         epoch_ms=pace.epoch_seconds * 1e3,
         timed_epochs=pace.timed_epochs,
         peak_mb=peak.stop(),
@@ -130,13 +133,36 @@ def measure(method: str, dataset: str, device_name: str, threads: int, epochs: i
     )
 
 
+def prepare(method: str, dataset: str, device: torch.device) -> tuple[Experiment, Graph]:
+    """The recipe and the training graph of a method's first task."""
+    experiment = recipe(method, dataset, task_of(method))
+    graph = preprocess(load(dataset).graph, experiment.features).to(device)
+    split = experiment.split
+    return experiment, split_edges(graph, split.valid_edges, split.test_edges, seed=SEED).train
+
+
+def train(
+    experiment: Experiment, graph: Graph, *, epochs: int, on_epoch: Callable[[TrainingState], None] = lambda state: None
+) -> None:
+    """Some epochs through the trainer that users run."""
+    method = build(experiment, GraphSpec.of(graph), SEED).to(graph.device)
+    schedule = replace(experiment.training, epochs=epochs, evaluate_every=epochs)
+    pretrain(method, graph, schedule, seed=SEED, on_epoch=on_epoch)
+
+
+def task_of(method: str) -> Task:
+    """Classification of nodes, or prediction of links for methods that only do that."""
+    return "node" if "node" in get_method(method).facts.tasks else "link"
+
+
 def row_of(outcome: Outcome) -> Row:
     """The row, or one that says why there is none."""
-    if outcome.result is not None:
+    if isinstance(outcome.result, Row):
         return outcome.result
     method, dataset, device, threads = outcome.arguments[:4]
-    task = get_method(method).facts.tasks[0]
-    return Row(method=method, dataset=dataset, task=task, device=device, threads=threads, note=outcome.failure)
+    return Row(
+        method=method, dataset=dataset, task=task_of(method), device=device, threads=threads, note=outcome.failure
+    )
 
 
 def trained_methods() -> list[str]:

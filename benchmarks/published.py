@@ -19,6 +19,7 @@ import gc
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
@@ -30,8 +31,10 @@ from workers import carry_out
 from bandana.config import parse_assignment
 from bandana.data.datasets import find_dataset, load
 from bandana.data.splits import split_nodes
+from bandana.devices import resolve_device
 from bandana.evaluation.linear_probe import linear_probe
-from bandana.experiment import SeedResult, resolve_device, run_seed
+from bandana.experiment import SeedResult, Task, run_seed
+from bandana.files import write_text
 from bandana.paper.cookbook import recipe
 from bandana.registry import all_methods, get_method
 from bandana.training.trainer import TrainingState
@@ -42,6 +45,8 @@ ALL_PAIRS = {"gca", "grace", "seegera", "sig_vae"}
 """Methods that look at all pairs of nodes in every step; known here only to put them later."""
 PAIRS_PER_EDGE = 50
 """Pairs of nodes that cost about as much as one edge."""
+PROBE_EPOCHS_PER_EPOCH = 10
+"""Epochs of a probe that cost about as much as one of training."""
 FIELDS = [
     *("method", "dataset", "task", "protocol", "seed", "micro_f1", "macro_f1", "auc", "ap", "auc_sigmoid32"),
     *("ap_sigmoid32", "tied_share", "decoder_auc", "mask_ratio", "best_epoch", "epochs", "seconds"),
@@ -54,7 +59,7 @@ class Run(NamedTuple):
 
     method: str
     dataset: str
-    task: str
+    task: Task
     protocol: str
     seed: int
 
@@ -64,12 +69,13 @@ def train(run: Run, root: str | None, changes: Mapping[str, Any]) -> list[dict[s
     experiment = recipe(run.method, run.dataset, run.task, {"protocol": run.protocol, **changes})
     data, device = load(run.dataset, root), resolve_device("auto")
 
-    def forget_what_came_before(state: TrainingState) -> None:
-        if state.epoch == 1 and device.type == "cuda":
-            torch.cuda.reset_peak_memory_stats(device)
+    def after_epoch(state: TrainingState) -> None:
+        if state.epoch == 1:  # the floors, which came before, are none of the method's memory
+            _reset_peak(device)
 
+    _reset_peak(device)
     started = time.perf_counter()
-    result = run_seed(experiment, data, run.seed, device, on_epoch=forget_what_came_before)
+    result = run_seed(experiment, data, run.seed, device, floors=run.method == WITH_FLOORS, on_epoch=after_epoch)
     cost = {
         "seconds": time.perf_counter() - started,
         "peak_gpu_mb": torch.cuda.max_memory_allocated(device) / 1e6 if device.type == "cuda" else "",
@@ -84,6 +90,11 @@ def train(run: Run, root: str | None, changes: Mapping[str, Any]) -> list[dict[s
         again = linear_probe(result.embedding, labels, nodes, experiment.probe, run.seed, "separate")
         rows.append({**rows[0], **again, "protocol": "paper"})
     return rows
+
+
+def _reset_peak(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
 
 
 def _facts(result: SeedResult) -> dict[str, Any]:
@@ -108,7 +119,7 @@ def train_apart(*arguments: Any) -> list[dict[str, Any]]:
 def runs_of(
     methods: Iterable[str],
     datasets: Sequence[str],
-    tasks: Sequence[str],
+    tasks: Sequence[Task],
     protocols: Sequence[str],
     seeds: Iterable[int],
 ) -> list[Run]:
@@ -127,9 +138,11 @@ def runs_of(
 
 def expected_work(run: Run) -> float:
     """Epochs times edges, or times pairs of nodes: rough, but enough to begin with the cheap runs."""
-    info = find_dataset(run.dataset)
-    size = info.nodes**2 / PAIRS_PER_EDGE if run.method in ALL_PAIRS else info.nodes + (info.edges or 0)
-    return size * recipe(run.method, run.dataset, run.task).training.epochs
+    info, experiment = find_dataset(run.dataset), recipe(run.method, run.dataset, run.task)
+    linear = info.nodes + (info.edges or 0)
+    step = info.nodes**2 / PAIRS_PER_EDGE if run.method in ALL_PAIRS else linear
+    probe = linear * experiment.probe.epochs / PROBE_EPOCHS_PER_EPOCH if run.task == "node" else 0
+    return step * experiment.training.epochs + probe
 
 
 def missing(runs: Iterable[Run], rows: Iterable[Mapping[str, str]], *, retry_failed: bool = False) -> list[Run]:
@@ -142,16 +155,25 @@ def missing(runs: Iterable[Run], rows: Iterable[Mapping[str, str]], *, retry_fai
     return [run for run in runs if run not in done]
 
 
+def table_of(rows: Iterable[Mapping[str, Any]], *, header: bool = True) -> str:
+    """Rows as lines of the file."""
+    text = StringIO()
+    writer = csv.DictWriter(text, FIELDS, extrasaction="ignore", restval="", lineterminator="\n")
+    if header:
+        writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
 def train_all(runs: Sequence[Run], file: TextIO, options: argparse.Namespace) -> None:
     """Carry out the runs and write their rows as they come."""
-    writer = csv.DictWriter(file, FIELDS, extrasaction="ignore", restval="", lineterminator="\n")
     changes = dict(map(parse_assignment, options.changes))
     pieces = [(run, options.data_root, changes) for run in runs]
     outcomes = carry_out(train_apart, pieces, jobs=options.jobs, budget=options.budget_seconds)
     for count, outcome in enumerate(outcomes, 1):
         run = outcome.arguments[0]
         rows = outcome.result or [{**run._asdict(), "failed": outcome.failure}]
-        writer.writerows(rows)
+        file.write(table_of(rows, header=False))
         file.flush()
         print(f"{count}/{len(runs)} {' '.join(map(str, run))}: {outcome.failure or _shown(rows[0])}", flush=True)
 
@@ -183,11 +205,8 @@ def main() -> None:
     seeds = range(options.first_seed, options.first_seed + options.seeds)
     wanted = runs_of(options.methods or all_methods(), options.datasets, options.tasks, options.protocols, seeds)
     rows = read(path)
-    with path.open("w", newline="", encoding="utf-8") as file:  # anew, as the file may have the columns of old
-        table = csv.DictWriter(file, FIELDS, extrasaction="ignore", restval="", lineterminator="\n")
-        table.writeheader()
-        table.writerows(rows)
-        file.flush()
+    write_text(path, table_of(rows))  # an older file may have other columns
+    with path.open("a", newline="", encoding="utf-8") as file:
         train_all(missing(wanted, rows, retry_failed=options.retry_failed), file, options)
     write(read(path), options.out, options.name)
     print((options.out / f"{options.name}.md").absolute())

@@ -49,10 +49,10 @@ def carry_out(
             break
         patience = min(worker.ends for worker in busy.values()) - time.monotonic()
         answered = wait(list(busy), None if patience == float("inf") else max(patience, 0))
-        late = [connection for connection, worker in busy.items() if time.monotonic() >= worker.ends]
-        for connection in {*answered, *late}:
-            worker = busy.pop(connection)
-            outcome = worker.outcome() if connection in answered else worker.give_up(limit)
+        now = time.monotonic()
+        for worker in [worker for worker in busy.values() if worker.connection in answered or now >= worker.ends]:
+            del busy[worker.connection]
+            outcome = worker.outcome() if worker.connection in answered else worker.give_up(limit)
             # After a failure the memory or the GPU of the process may be in any state: the next piece gets a new one.
             if outcome.failure:
                 worker.dismiss()

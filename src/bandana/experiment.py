@@ -141,15 +141,17 @@ def run_seed(
     seed: int,
     device: torch.device,
     *,
+    floors: bool = True,
     checkpoint: Path | None = None,
     on_epoch: OnEpoch = lambda state: None,
 ) -> SeedResult:
-    """One seed: split, build, take the floors, pre-train, embed, score.
+    """One seed: split, build, take the floors unless they are not wanted, pre-train, embed, score.
 
     Raises:
         UserError: The data cannot serve the task.
     """
-    return carry_out([seed_run(experiment, data, seed, device, checkpoint=checkpoint, on_epoch=on_epoch)], device)[0]
+    training = seed_run(experiment, data, seed, device, floors=floors, checkpoint=checkpoint, on_epoch=on_epoch)
+    return carry_out([training], device)[0]
 
 
 def seed_run(
@@ -158,6 +160,7 @@ def seed_run(
     seed: int,
     device: torch.device,
     *,
+    floors: bool = True,
     checkpoint: Path | None = None,
     on_epoch: OnEpoch = lambda state: None,
 ) -> Training[SeedResult]:
@@ -166,7 +169,7 @@ def seed_run(
     edges = _edge_split(experiment, data, graph, seed)
     evaluation = _evaluation(experiment, data, graph, edges, seed)
     method = build(experiment, GraphSpec.of(graph), seed).to(device)
-    floors = _floors(experiment, evaluation, method, edges)
+    beaten = _floors(experiment, evaluation, method, edges) if floors else {}
     monitor = _monitor(experiment, method, edges)
     state = yield from pretraining(
         method, edges.train, experiment.training, seed=seed, monitor=monitor, checkpoint=checkpoint, on_epoch=on_epoch
@@ -179,7 +182,7 @@ def seed_run(
     record = SeedRecord(
         seed=seed,
         metrics=metrics,
-        floors=floors,
+        floors=beaten,
         best_epoch=state.progress.best_epoch,
         epochs=state.epoch,
         seconds={"pretrain": state.seconds, "evaluate": time.perf_counter() - started},

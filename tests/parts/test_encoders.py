@@ -263,10 +263,12 @@ def torch_layers(ours: Stack, options: dict[str, Any]) -> list[nn.Module]:
     """The same perceptron from torch's own layers, with our weights."""
     layers: list[nn.Module] = []
     name, last = options.get("name", "relu"), len(WIDTHS) - 2
+    has_bias = options.get("bias", True) and not options.get("batch_norm")
+    assert len(ours.biases) == (len(ours.weights) if has_bias else 0)
     for depth, weight in enumerate(ours.weights):
-        linear = nn.Linear(*weight.shape, bias=bool(ours.biases))
+        linear = nn.Linear(*weight.shape, bias=has_bias)
         linear.weight = nn.Parameter(weight.detach().T.clone())
-        if ours.biases:
+        if has_bias:
             linear.bias = nn.Parameter(ours.biases[depth].detach().clone())
         norm: nn.Module = nn.Identity()
         if options.get("batch_norm"):

@@ -10,7 +10,6 @@ the card.
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import NamedTuple, TypeAlias, TypeVar
 
 import torch
@@ -49,15 +48,12 @@ class Turns:
             total += loss.detach()
         return total
 
-    @cached_property
-    def counter(self) -> Tensor:
+    def __post_init__(self) -> None:
+        # Made before any recording: what is made inside one is made anew in every replay.
+        self.counter = torch.zeros((), dtype=torch.long, device=self.device)
         """Where a recording reads the number of its step."""
-        return torch.zeros((), dtype=torch.long, device=self.device)
-
-    @cached_property
-    def generator(self) -> torch.Generator:
+        self.generator = torch.Generator(self.device)
         """The source of randomness of a recording."""
-        return torch.Generator(self.device)
 
 
 class Request(NamedTuple):

@@ -32,7 +32,8 @@ class Tiling(NamedTuple):
     programs: int
 
 
-_THERE, _BACK = Tiling(64, 32, 4, 2, 4), Tiling(64, 32, 4, 1, 4)
+_THERE = Tiling(64, 32, 4, 2, 4)
+_BACK = {"tf32x3": Tiling(64, 32, 4, 1, 4), "tf32": Tiling(64, 64, 4, 2, 2), "bf16": Tiling(64, 64, 4, 2, 2)}
 
 
 def loss_and_gradients(
@@ -48,7 +49,8 @@ def loss_and_gradients(
     hidden_weight = decoder.hidden_weight * scale if rate else decoder.hidden_weight
     hidden, width = hidden_weight.shape
     units = max(triton.next_power_of_2(hidden), 16)
-    there, back = _THERE, _BACK
+    precision = _PRECISIONS[torch.get_float32_matmul_precision()]
+    there, back = _THERE, _BACK[precision]
     columns = min(max(triton.next_power_of_2(width), 16), back.columns)
     cores = torch.cuda.get_device_properties(z.device).multi_processor_count if z.is_cuda else 2
     blocks = triton.cdiv(width, columns)
@@ -59,7 +61,7 @@ def loss_and_gradients(
     kind = {
         "DROPOUT": seed is not None,
         "HIDDEN": units,
-        "PRECISION": _PRECISIONS[torch.get_float32_matmul_precision()],
+        "PRECISION": precision,
     }
     grad_z, grad_hidden = torch.zeros_like(z), z.new_zeros(splits, hidden, width)
     sums = z.new_zeros(there.programs * cores, 2 * hidden + 2)

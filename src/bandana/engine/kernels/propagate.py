@@ -17,7 +17,7 @@ from bandana.engine.kernels.hashing import LEVELS, keeps_entry
 
 _TILE = 4096  # elements of the dense operand in flight per program
 _MOST_ENTRIES, _MOST_COLUMNS = 32, 512
-_LONGEST = 128  # entries of a part
+_LONGEST = 64  # entries of a part
 
 
 def spmm(
