@@ -25,7 +25,7 @@ from bandana.files import write_text
 from bandana.paper.cookbook import recipe
 from bandana.registry import all_methods
 from bandana.reporting.method_pages import in_families, index_page, method_page
-from bandana.reporting.record import environment
+from bandana.reporting.record import RunFolder, environment
 from bandana.reporting.tables import profile_csv, profile_table, result_table
 from bandana.training.trainer import TrainingState
 
@@ -50,6 +50,7 @@ def run_and_show(
     folder = out or Path("runs") / _run_name(experiment)
     try:
         if profiled:
+            RunFolder.open(folder, to_table(experiment))
             operations = profile(experiment, seed=seeds[0], device=device, data_root=data_root)
             status.print(profile_table(operations))
             write_text(folder / "profile.csv", profile_csv(operations))

@@ -164,12 +164,9 @@ def recorded_calls(method: Bandana) -> list[tuple[Tensor, Tensor, Tensor]]:
     """From now on, what the method gives its decoder for each layer: embeddings, pairs, signed weights."""
     calls: list[tuple[Tensor, Tensor, Tensor]] = []
     original = method.decoder.loss
-    count = len(method.config.predicting_layers)
 
     def loss(z: Tensor, pairs: Tensor, weight: Tensor, generator: torch.Generator | None) -> Tensor:
-        nodes = z.shape[0] // count
-        layers = zip(z.chunk(count), pairs.chunk(count, dim=1), weight.chunk(count), strict=True)
-        calls.extend((own, ends - place * nodes, share * count) for place, (own, ends, share) in enumerate(layers))
+        calls.append((z, pairs, weight))
         return original(z, pairs, weight, generator)
 
     method.decoder.loss = loss  # type: ignore[method-assign]
@@ -329,3 +326,18 @@ def test_released_targets_need_the_graph_first(random_graph: GraphFactory) -> No
 def test_rules(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=f"^{message}"):
         BandanaConfig(**changes)
+
+
+@pytest.mark.usefixtures("float64")
+def test_layers_decoded_at_once_give_the_same_mean(random_graph: GraphFactory) -> None:
+    """What a GPU does instead of one call per layer."""
+    graph = random_graph()
+    method = build(graph)
+    layers = [torch.randn(graph.num_nodes, 4, generator=torch.Generator().manual_seed(k)) for k in range(3)]
+    pairs = torch.randint(graph.num_nodes, (2, 50), generator=torch.Generator().manual_seed(3))
+    weight = torch.randn(3, 50, generator=torch.Generator().manual_seed(4))
+
+    expected = method._mean_loss(layers, pairs, weight, torch.Generator())
+    rows = torch.cat([pairs + k * graph.num_nodes for k in range(3)], dim=1)
+    at_once = method.decoder.loss(torch.cat(layers), rows, weight.flatten() / 3, torch.Generator())
+    torch.testing.assert_close(at_once, expected)

@@ -121,8 +121,12 @@ class Bandana(Method):
     def _mean_loss(self, layers: list[Tensor], pairs: Tensor, weight: Tensor, generator: torch.Generator) -> Tensor:
         """The mean of the layers' losses, over ``pairs [2, P]`` with weights ``[layers, P]``.
 
-        The decoder is shared and a loss is a weighted sum: the layers stand below each other and are decoded at once.
+        The decoder is shared and a loss is a weighted sum. So on a GPU, where launches cost more than copies, the
+        layers stand below each other and are decoded at once.
         """
+        if pairs.device.type == "cpu":
+            losses = [self.decoder.loss(z, pairs, own, generator) for z, own in zip(layers, weight, strict=True)]
+            return torch.stack(losses).mean()
         count, num_nodes = len(layers), layers[0].shape[0]
         first_rows = torch.arange(count, device=pairs.device) * num_nodes
         shifted = (pairs.unsqueeze(1) + first_rows.unsqueeze(1)).flatten(1)

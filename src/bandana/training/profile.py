@@ -25,8 +25,10 @@ class Operation:
 def profile_training(method: Method, graph: Graph, config: TrainingConfig, *, seed: int) -> list[Operation]:
     """Train a few epochs and return the operations of the later ones, the dearest first.
 
-    On a GPU these are its kernels, on a CPU torch's operators. The method is left partly trained.
+    On a GPU these are its kernels, on a CPU torch's operators; a floor has none. The method is left partly trained.
     """
+    if not method.parameter_groups():
+        return []
     on_gpu = graph.device.type == "cuda"
     recording = profile(activities=[ProfilerActivity.CUDA if on_gpu else ProfilerActivity.CPU], acc_events=True)
 
