@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from bandana.graph import Graph
 from bandana.method import Batch, Clock, GraphSpec, Method, MethodFacts
-from bandana.parts.adversarial import AdversaryConfig, Discriminator
+from bandana.parts.adversarial import AdversaryConfig, Discriminator, game_groups
 from bandana.parts.autoencoder import HeadedGCN, LayersConfig, Reconstruction, ReconstructionConfig
 from bandana.registry import register
 
@@ -80,11 +80,7 @@ class ARGA(Method):
         return self._misfit(batch, clock.generator(batch.graph.device))
 
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
-        return {
-            "reconstruction": [*self.encoder.parameters(), *self.reconstruction.parameters()],
-            "discriminator": list(self.discriminator.parameters()),
-            "generator": list(self.encoder.parameters()),
-        }
+        return game_groups(self.encoder, self.reconstruction, self.discriminator)
 
     def rate_of(self, group: str) -> float:
         return self.config.adversary.rate_of(group)

@@ -68,3 +68,14 @@ class Discriminator(nn.Module):
     def suspicion(self, z: Tensor) -> Tensor:
         """What the encoder descends to pass its embeddings off as draws of the prior."""
         return softplus(-self(z)).mean()
+
+
+def game_groups(
+    encoder: nn.Module, reconstruction: nn.Module, discriminator: Discriminator
+) -> dict[str, list[nn.Parameter]]:
+    """What each turn of the game moves; the encoder in two of them, each with an optimiser of its own."""
+    return {
+        "reconstruction": [*encoder.parameters(), *reconstruction.parameters()],
+        "discriminator": list(discriminator.parameters()),
+        "generator": list(encoder.parameters()),
+    }
