@@ -30,7 +30,7 @@ MAY_IMPORT = {
 
 PIPELINE = {"data", "training", "evaluation", "scale"}
 ABOVE_THE_PIPELINE = {"methods", "registry", "experiment", "paper", "estimator", "demo", "terminal", "cli", "__main__"}
-COMMAND_LINE = {"cli", "terminal", "demo", "__main__"}
+COMMAND_LINE = {"cli", "terminal", "own_terminal", "demo", "__main__"}
 HEAVY = {"torch", "torch_geometric", "sklearn"}
 
 

@@ -35,7 +35,7 @@ def remember(path: Path, fingerprint: str, prepared: Prepared) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=path.parent, ignore_cleanup_errors=True) as scratch:
             fresh = Path(scratch) / path.name
-            save_file(_flatten(prepared), fresh, metadata)
+            save_file(flatten(prepared), fresh, metadata)
             fresh.replace(path)
     except (OSError, SafetensorError):
         return
@@ -52,10 +52,11 @@ def recall(path: Path, fingerprint: str) -> Prepared | None:
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 (not a mapping)
     except (OSError, SafetensorError):
         return None
-    return _restore(tensors, directed=metadata["directed"] == str(True))
+    return restore(tensors, directed=metadata["directed"] == str(True))
 
 
-def _flatten(prepared: Prepared) -> dict[str, Tensor]:
+def flatten(prepared: Prepared) -> dict[str, Tensor]:
+    """Everything as named tensors."""
     graph, nodes, held_out = prepared
     tensors = _name("edges", graph.structure)
     if isinstance(graph.x, SparseFeatures):
@@ -70,7 +71,8 @@ def _flatten(prepared: Prepared) -> dict[str, Tensor]:
     return tensors | {name: value for name, value in optional.items() if value is not None}
 
 
-def _restore(tensors: dict[str, Tensor], directed: bool) -> Prepared:
+def restore(tensors: dict[str, Tensor], directed: bool) -> Prepared:
+    """What `flatten` took apart."""
     graph = Graph(
         structure=_structure("edges", tensors),
         x=tensors["x"] if "x" in tensors else SparseFeatures(_structure("x", tensors), tensors["x.values"]),

@@ -1,0 +1,274 @@
+"""Choosing for somebody who has only a graph: method, size and schedule, with the reasons, and what it will cost.
+
+A plan depends on the graph's shape alone, never on the speed of the machine: the same graph and seed give the same
+embedding everywhere. Only the estimate is measured here and now.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, NamedTuple
+
+import torch
+
+from bandana.calibration import Estimate, estimate
+from bandana.config import nest, patch, to_table
+from bandana.data.features import Preprocessing, preprocess
+from bandana.devices import resolve_device
+from bandana.errors import UserError
+from bandana.graph import Features, Graph, SparseFeatures
+from bandana.method import GraphSpec, Method
+from bandana.methods.bandana import BandanaConfig
+from bandana.paper.cookbook import recipe
+from bandana.parts.encoders import EncoderConfig
+from bandana.parts.floor import Floor
+from bandana.registry import get_method
+from bandana.trained import has_no_features
+from bandana.training.trainer import TrainingConfig
+
+DEFAULT_METHOD = "bandana"
+HELD_OUT = 0.05
+"""Share of the links held out to choose the weights by, and again to report how well links are predicted."""
+FEWEST_LINKS_TO_SPLIT = 40
+EVALUATIONS = 20
+WIDE_DENSE_FEATURES = 64
+
+
+class Size(NamedTuple):
+    """What a graph of up to so many links gets."""
+
+    up_to_links: float
+    width: int
+    """Of each of the two layers."""
+    decoder_width: int
+    batch_links: int
+    """Links whose loss a step takes, each step with a pass over the whole graph; 0 takes them all."""
+    steps: int
+
+
+SIZES = (
+    Size(up_to_links=10_000, width=128, decoder_width=64, batch_links=0, steps=400),
+    Size(up_to_links=50_000, width=128, decoder_width=64, batch_links=0, steps=240),
+    Size(up_to_links=300_000, width=128, decoder_width=64, batch_links=65_536, steps=240),
+    Size(up_to_links=3_000_000, width=64, decoder_width=32, batch_links=131_072, steps=200),
+    Size(up_to_links=math.inf, width=64, decoder_width=32, batch_links=131_072, steps=120),
+)
+"""Chosen so that a million links take a few minutes on two cores (benchmarks/estimate.py)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Everything that decides an embedding, except the graph and the seed.
+
+    Attributes:
+        method: Name in the registry.
+        model: The method's configuration.
+        training: How long and how fast to learn.
+        features: What is done to the features first.
+        held_out: Share of the links held out for validation, and as many again for the report; 0 holds out none.
+        reasons: Why it is so, in sentences for the user.
+    """
+
+    method: str
+    model: Any
+    training: TrainingConfig
+    features: Preprocessing = "raw"
+    held_out: float = HELD_OUT
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice(Plan):
+    """A plan and what it will cost on this machine."""
+
+    estimate: Estimate = field(default_factory=lambda: Estimate(seconds=math.nan, bytes=0))
+
+
+def choose(
+    graph: Graph,
+    *,
+    method: str | None = None,
+    device: str = "auto",
+    dimensions: int | None = None,
+    epochs: int | None = None,
+    changes: Mapping[str, Any] | None = None,
+) -> Choice:
+    """A plan for the graph, and an estimate from training a small stand-in of it for a moment.
+
+    Args:
+        graph: What is to be embedded.
+        method: A method's name; None lets the graph decide.
+        device: ``auto``, ``cpu`` or ``cuda``.
+        dimensions: Width of the embedding; None lets the graph decide.
+        epochs: Passes over the links; None lets the graph decide.
+        changes: Dotted options that have the last word, such as ``{"training.lr": 0.01}``.
+
+    Raises:
+        UserError: The graph has no links, or an option does not exist or does not fit.
+    """
+    made = plan(graph, method=method, dimensions=dimensions, epochs=epochs, changes=changes)
+    seen = preprocess(graph, made.features).to(resolve_device(device))
+    cost = estimate(seen, lambda spec: build(made, spec, seed=0), made.training)
+    return Choice(**{part.name: getattr(made, part.name) for part in fields(made)}, estimate=cost)
+
+
+def plan(
+    graph: Graph,
+    *,
+    method: str | None = None,
+    dimensions: int | None = None,
+    epochs: int | None = None,
+    changes: Mapping[str, Any] | None = None,
+) -> Plan:
+    """What `choose` chooses, without the estimate."""
+    links = graph.links.numel()
+    if links == 0:
+        raise UserError("The graph has no links between different nodes, so there is nothing to learn from; check it.")
+    name = method or DEFAULT_METHOD
+    size = next(size for size in SIZES if links <= size.up_to_links)
+    made = _for_bandana(graph, size) if name == "bandana" else _from_recipe(graph, name, size)
+    if issubclass(get_method(name), Floor):
+        made = replace(made, training=replace(made.training, epochs=1))
+    if dimensions is not None:
+        made = replace(made, model=with_dimensions(name, made.model, dimensions))
+    if epochs is not None:
+        made = replace(made, training=replace(made.training, epochs=epochs))
+    made = _apply(replace(made, training=_watched(made.training)), changes or {})
+    held_out = HELD_OUT if _can_hold_out(graph) else 0.0
+    why_method = () if method else ("bandana: serves links and labels alike, so it is taken when nothing is asked for",)
+    steps = _count(_steps_per_epoch(graph, made.training.edge_batch_size), "step")
+    schedule = f"{_count(made.training.epochs, 'epoch')} of {steps}, for a graph of {_count(links, 'link')}"
+    reasons = (*why_method, *made.reasons, schedule, _why_held_out(held_out))
+    return replace(made, held_out=held_out, reasons=reasons)
+
+
+def _why_held_out(share: float) -> str:
+    if not share:
+        return "too few links, or too few pairs without one: none is held out, and the last weights are kept"
+    return (
+        f"{share:.0%} of the links choose the best weights and {share:.0%} measure them; the embedding itself is taken "
+        f"on the whole graph"
+    )
+
+
+def build(made: Plan, spec: GraphSpec, *, seed: int) -> Method:
+    """A freshly initialised method; the seed decides its weights and nothing else in the process."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return get_method(made.method)(made.model, spec)
+
+
+def _for_bandana(graph: Graph, size: Size) -> Plan:
+    dropout, features, why = _feature_treatment(graph)
+    encoder = EncoderConfig(num_layers=2, width=size.width, dropout=dropout)
+    training = TrainingConfig(
+        lr=0.01, schedule="cosine", weight_decay=5e-5, edge_batch_size=_batch(graph, size), epochs=_epochs(graph, size)
+    )
+    return Plan(
+        method="bandana",
+        model=BandanaConfig(encoder=encoder, decoder_width=size.decoder_width),
+        training=training,
+        features=features,
+        reasons=(why, f"two layers of {size.width}, side by side: {2 * size.width} numbers per node"),
+    )
+
+
+def _from_recipe(graph: Graph, name: str, size: Size) -> Plan:
+    """The general part of the method's recipe, with as many steps as the graph's size allows."""
+    try:
+        general = recipe(name, "own graph", "link")
+    except UserError:
+        general = recipe(name, "own graph", "node")
+    training, batched = general.training, general.training.edge_batch_size > 0
+    batch = _batch(graph, size) if batched else 0
+    epochs = min(training.epochs, math.ceil(size.steps / _steps_per_epoch(graph, batch)))
+    warmup = min(training.warmup_epochs, epochs // 10)
+    return Plan(
+        method=name,
+        model=general.model,
+        training=replace(training, edge_batch_size=batch, epochs=epochs, warmup_epochs=warmup),
+        features="raw" if has_no_features(graph) else general.features,
+        reasons=(f"{name}: as asked, with the settings that its recipe has for all data sets",),
+    )
+
+
+def _feature_treatment(graph: Graph) -> tuple[float, Preprocessing, str]:
+    """Dropout and preprocessing for Bandana, and why."""
+    x: Features = graph.x
+    if has_no_features(graph):
+        return 0.5, "raw", "no features: each node learns a vector of its own, so only these nodes can be embedded"
+    if isinstance(x, SparseFeatures):
+        return 0.8, "raw", f"{graph.num_features:,} mostly empty features are taken as they are, with strong dropout"
+    if bool(((x == 0) | (x == 1)).all()):
+        return 0.5, "raw", f"{_count(graph.num_features, 'feature')} of zeros and ones, taken as they are"
+    dropout = 0.5 if graph.num_features >= WIDE_DENSE_FEATURES else 0.2
+    return dropout, "standardised", f"{_count(graph.num_features, 'numeric feature')}, brought to one scale"
+
+
+def _steps_per_epoch(graph: Graph, edge_batch_size: int) -> int:
+    return math.ceil(graph.num_edges / edge_batch_size) if edge_batch_size else 1
+
+
+def _batch(graph: Graph, size: Size) -> int:
+    """Directed edges per step, as the trainer counts them."""
+    return size.batch_links * (1 if graph.directed else 2)
+
+
+def _epochs(graph: Graph, size: Size) -> int:
+    return math.ceil(size.steps / _steps_per_epoch(graph, _batch(graph, size)))
+
+
+def _watched(training: TrainingConfig) -> TrainingConfig:
+    """Look about twenty times, and stop after half of the looks brought nothing: at least half of the time is used."""
+    every = max(training.epochs // EVALUATIONS, 1)
+    return replace(training, evaluate_every=every, patience_evaluations=max(training.epochs // every // 2, 1))
+
+
+def _can_hold_out(graph: Graph) -> bool:
+    links = graph.links.numel()
+    pairs = math.perm(graph.num_nodes, 2) // (1 if graph.directed else 2)
+    return links >= FEWEST_LINKS_TO_SPLIT and pairs - links >= links * HELD_OUT * 2
+
+
+def with_dimensions(name: str, model: Any, dimensions: int) -> Any:
+    """The configuration with an embedding of another width.
+
+    Raises:
+        UserError: The method cannot have it.
+    """
+    if dimensions < 1:
+        raise UserError(f"dimensions: must be at least 1, got {dimensions}.")
+    table = to_table(model)
+    encoder = table.get("encoder")
+    nested = encoder if isinstance(encoder, dict) else {}
+    layers = nested.get("num_layers", table.get("num_layers", 1))
+    whole = {"readout": "last"} if "readout" in table else {}
+    if "heads" in nested:
+        if dimensions % nested["heads"]:
+            raise UserError(f"dimensions: must be a multiple of {name}'s {nested['heads']} heads, got {dimensions}.")
+        return patch(model, {"encoder": {"head_width": dimensions // nested["heads"]}})
+    if "widths" in nested:
+        return patch(model, {"encoder": {"widths": [*nested["widths"][:-1], dimensions]}})
+    if "width" in nested:
+        if table.get("readout") == "concat" and dimensions % layers == 0:
+            return patch(model, {"encoder": {"width": dimensions // layers}})
+        return patch(model, {"encoder": {"width": dimensions}, **whole})
+    if "contrast" in table:
+        return patch(model, {"contrast": {"width": dimensions}})
+    if "out_width" in table:
+        return patch(model, {"out_width": dimensions, **whole})
+    if "width" in table:
+        return patch(model, {"width": dimensions, **whole})
+    raise UserError(f"dimensions: {name} has as many as the graph has features; leave the option out.")
+
+
+def _apply(made: Plan, changes: Mapping[str, Any]) -> Plan:
+    """The plan with dotted options changed, of the model, the training and the features."""
+    table = nest(changes)
+    if not_ours := sorted(table.keys() - {"model", "training", "features"}):
+        raise UserError(f"{not_ours[0]}: there is no such option. Choose from: features, model.…, training.…")
+    return patch(made, table)
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"

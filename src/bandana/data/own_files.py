@@ -1,0 +1,82 @@
+"""Reading a table from a file: its format is told by its first bytes, not by its name."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.ipc as pi
+import pyarrow.parquet as pq
+
+from bandana.data.own_source import Choose, Source, check_rows, checked_names
+from bandana.data.own_text import read_text
+from bandana.errors import UserError, did_you_mean
+
+_ARROW_FILE, _ARROW_STREAM = b"ARROW1", b"\xff\xff\xff\xff"
+
+
+def read_source(path: Path, choose: Choose, asked: Iterable[str] = ()) -> Source:
+    """Read columns of a CSV, TSV or space-separated file, gzipped or not, or of a Parquet, Arrow or Feather file.
+
+    Args:
+        path: The file.
+        choose: From the names of all columns to those that are wanted.
+        asked: Column names that the user gave; a first line that holds one is a header.
+
+    Raises:
+        UserError: It cannot be read, with the row where that can be told.
+    """
+    head = _first_bytes(path)
+    if head.startswith(b"PAR1"):
+        return _read_parquet(path, choose)
+    if head.startswith((_ARROW_FILE, _ARROW_STREAM)):
+        return _read_arrow(path, choose, in_stream=head.startswith(_ARROW_STREAM))
+    return read_text(path, asked, choose)
+
+
+def _first_bytes(path: Path) -> bytes:
+    if path.is_dir():
+        raise UserError(f"{path}: is a folder; name the file in it that holds the table.")
+    try:
+        with path.open("rb") as file:
+            head = file.read(8)
+    except FileNotFoundError:
+        siblings = [item.name for item in path.parent.iterdir()] if path.parent.is_dir() else []
+        hint = did_you_mean(path.name, siblings) if 0 < len(siblings) <= 20 else "Correct the path."
+        raise UserError(f"{path}: there is no such file. {hint}") from None
+    except OSError as problem:
+        raise UserError(f"{path}: cannot be opened ({problem.strerror}); check its permissions.") from None
+    if not head:
+        raise UserError(f"{path}: is empty; give one line per edge or node, such as a,b.")
+    return head
+
+
+def _read_parquet(path: Path, choose: Choose) -> Source:
+    with _named(path, "Parquet"), pq.ParquetFile(path) as file:
+        check_rows(file.metadata.num_rows, str(path))
+        names = checked_names(file.schema_arrow.names, str(path))
+        return _sound(path, names, file.read(columns=list(choose(names).columns)))
+
+
+def _read_arrow(path: Path, choose: Choose, in_stream: bool) -> Source:
+    with _named(path, "Arrow"), pa.memory_map(str(path)) as mapped:
+        reader = pi.open_stream(mapped) if in_stream else pi.open_file(mapped)
+        names = checked_names(reader.schema.names, str(path))
+        return _sound(path, names, reader.read_all().select(list(choose(names).columns)))
+
+
+def _sound(path: Path, names: tuple[str, ...], table: pa.Table) -> Source:
+    """The table, once nothing in it points astray or is no text: of a damaged file that would be followed anywhere."""
+    table.validate(full=True)
+    check_rows(table.num_rows, str(path))
+    return Source(str(path), names, table)
+
+
+@contextmanager
+def _named(path: Path, kind: str) -> Iterator[None]:
+    """Turn whatever is wrong inside a binary file into a sentence that names it."""
+    try:
+        yield
+    except (pa.ArrowException, OSError, ValueError) as problem:
+        summary = (str(problem).strip().splitlines() or [""])[0][:120]
+        raise UserError(f"{path}: the {kind} file is damaged or cut off ({summary}); make or copy it again.") from None

@@ -1,0 +1,221 @@
+"""`GraphEmbedder`: fit and transform in the manner of scikit-learn, and the pure function `learn` behind it."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.exceptions import NotFittedError
+from torch import Tensor
+
+from bandana.automatic import Plan, build, plan
+from bandana.data.splits import EdgeSplit, Pairs, split_edges
+from bandana.devices import resolve_device
+from bandana.errors import UserError
+from bandana.evaluation.dot_product_probe import dot_product_auc
+from bandana.graph import Graph
+from bandana.method import GraphSpec, Method
+from bandana.trained import Scaling, TrainedModel, learns_single_nodes, nodes_fingerprint
+from bandana.training.trainer import TrainingState, pretrain
+
+if TYPE_CHECKING:
+    Array = np.ndarray[Any, np.dtype[np.float32]]
+
+OnEpoch = Callable[[TrainingState], None]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Learned:
+    """What a training leaves behind.
+
+    Attributes:
+        model: The trained method with all that it needs.
+        embedding: ``[nodes, width]`` of the whole graph, on the CPU.
+        history: One row per look at the validation links.
+        split: The held-out links, with the features as the user gave them; None where none were held out.
+        held_out_embedding: ``[nodes, width]`` taken without the held-out links, the only one that may be judged by
+            them; None like the split.
+        state: How training went.
+    """
+
+    model: TrainedModel
+    embedding: Tensor
+    history: list[dict[str, float]]
+    split: EdgeSplit | None
+    held_out_embedding: Tensor | None
+    state: TrainingState
+
+
+def learn(
+    graph: Graph,
+    made: Plan,
+    *,
+    seed: int = 0,
+    device: str = "auto",
+    feature_names: tuple[str, ...] = (),
+    on_epoch: OnEpoch = lambda state: None,
+) -> Learned:
+    """Train as planned, choosing the weights by held-out links, then embed the whole graph with them.
+
+    Args:
+        graph: What to embed.
+        made: How, from `bandana.automatic`.
+        seed: Decides split, initial weights and training.
+        device: ``auto``, ``cpu`` or ``cuda``.
+        feature_names: Columns of the features, to be kept with the model.
+        on_epoch: Called after every epoch, for progress bars.
+    """
+    where = resolve_device(device)
+    spec = GraphSpec.of(graph)
+    model = TrainedModel(
+        name=made.method,
+        config=made.model,
+        spec=spec,
+        method=build(made, spec, seed=seed).to(where),
+        features=made.features,
+        scaling=Scaling.of(graph.x) if made.features == "standardised" else None,
+        feature_names=feature_names,
+        nodes=nodes_fingerprint(graph) if learns_single_nodes(made.method, made.model, graph) else None,
+    )
+    split = split_edges(graph, made.held_out, made.held_out, seed=seed) if made.held_out else None
+    train = model.prepare(graph if split is None else split.train).to(where)
+    monitor = None if split is None else _monitor(model.method, train, split.valid.to(where))
+    state = pretrain(model.method, train, made.training, seed=seed, monitor=monitor, on_epoch=on_epoch)
+    return Learned(
+        model=model,
+        embedding=model.embed(graph.to(where)).cpu(),
+        history=state.history,
+        split=split,
+        held_out_embedding=None if split is None else model.embed(split.test_graph.to(where)).cpu(),
+        state=state,
+    )
+
+
+def _monitor(method: Method, train: Graph, valid: Pairs) -> Callable[[], float]:
+    """How well dot products tell the validation links from non-links."""
+
+    def score() -> float:
+        value = float(dot_product_auc(method.embed(train), valid))
+        if math.isnan(value):
+            raise UserError("Validation: the scores of links are not numbers any more. Try a lower training.lr.")
+        return value
+
+    return score
+
+
+class GraphEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Vectors for the nodes of a graph.
+
+    It has scikit-learn's manners (`get_params`, `set_params`, `clone`, `Pipeline`, `random_state`) with one
+    difference: what it fits is a graph, not a table.
+
+    Attributes:
+        embedding_: ``[nodes, width]`` float32 array.
+        node_ids_: The id of each row.
+        n_features_in_: Features per node.
+        history_: One row per look at the held-out links: epoch, loss, seconds, monitor.
+        plan_: What was chosen, and why (`plan_.reasons`).
+        graph_: The graph that was fitted.
+        split_, held_out_embedding_: What quality may be measured on; None for a graph too small to hold out links.
+        model_: What `bandana.model_folder.save` keeps.
+    """
+
+    def __init__(
+        self,
+        method: str = "auto",
+        *,
+        dimensions: int | None = None,
+        epochs: int | None = None,
+        settings: Mapping[str, Any] | None = None,
+        directed: bool | None = None,
+        device: str = "auto",
+        random_state: int = 0,
+    ) -> None:
+        """Remember the options; nothing is checked before `fit`.
+
+        Args:
+            method: One of ``bandana methods``, or ``auto``.
+            dimensions: Width of the embedding; None lets the graph decide.
+            epochs: Passes over the links; None lets the graph decide.
+            settings: Dotted options that have the last word, such as ``{"training.lr": 0.01}``.
+            directed: Whether edges go one way only; None finds out where the input tells.
+            device: ``auto``, ``cpu`` or ``cuda``.
+            random_state: Decides everything random.
+        """
+        self.method = method
+        self.dimensions = dimensions
+        self.epochs = epochs
+        self.settings = settings
+        self.directed = directed
+        self.device = device
+        self.random_state = random_state
+
+    def fit(
+        self, X: Any, y: Any = None, *, features: Any = None, on_epoch: OnEpoch = lambda state: None
+    ) -> "GraphEmbedder":
+        """Learn from a graph: a path, a table of edges, NetworkX, SciPy, PyG, an edge index or a `Graph`.
+
+        Args:
+            X: The graph.
+            y: Not used; it is here for pipelines.
+            features: Of the nodes, where the graph does not bring them; see `bandana.data.convert.as_graph`.
+            on_epoch: Called after every epoch, for progress bars.
+
+        Raises:
+            UserError: The graph cannot be read, or an option does not fit.
+        """
+        graph, names = self._as_graph(X, features)
+        self.plan_ = plan(
+            graph,
+            method=None if self.method == "auto" else self.method,
+            dimensions=self.dimensions,
+            epochs=self.epochs,
+            changes=self.settings,
+        )
+        learned = learn(
+            graph, self.plan_, seed=self.random_state, device=self.device, feature_names=names, on_epoch=on_epoch
+        )
+        self.graph_, self.model_, self.history_ = graph, learned.model, learned.history
+        self.split_, self.held_out_embedding_ = learned.split, learned.held_out_embedding
+        self.embedding_: Array = learned.embedding.numpy()
+        self.node_ids_ = list(range(graph.num_nodes)) if graph.node_ids is None else list(graph.node_ids)
+        self.n_features_in_ = graph.num_features
+        return self
+
+    def transform(self, X: Any, *, features: Any = None) -> "Array":
+        """``[nodes, width]`` vectors for the nodes of a graph, which may be a new one with the same features.
+
+        Args:
+            X: The graph, as in `fit`.
+            features: Of its nodes, as in `fit`.
+
+        Raises:
+            UserError: The graph has other features, or the model knows only the nodes it was fitted on.
+        """
+        if not hasattr(self, "model_"):
+            raise NotFittedError("GraphEmbedder: call fit before transform.")
+        graph, _ = self._as_graph(X, features)
+        embedding = self.model_.embed(graph.to(resolve_device(self.device)))
+        result: Array = embedding.cpu().numpy()
+        return result
+
+    def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> "Array":
+        """The vectors of the graph that is fitted."""
+        return self.fit(X, y, **fit_params).embedding_
+
+    def get_feature_names_out(self, input_features: Any = None) -> "np.ndarray[Any, Any]":
+        """One name per column of the embedding."""
+        if not hasattr(self, "embedding_"):
+            raise NotFittedError("GraphEmbedder: call fit first.")
+        return np.array([f"graphembedder{i}" for i in range(self.embedding_.shape[1])], dtype=object)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "model_")
+
+    def _as_graph(self, anything: Any, features: Any) -> tuple[Graph, tuple[str, ...]]:
+        from bandana.data.convert import as_graph
+
+        own = as_graph(anything, directed=self.directed, features=features)
+        return own.graph, own.feature_names

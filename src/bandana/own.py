@@ -1,0 +1,112 @@
+"""From somebody's own graph to a folder of vectors: learn, judge, write. The pipeline of ``bandana embed``."""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from torch import Tensor
+
+from bandana import __version__, model_folder, outputs
+from bandana.automatic import Choice, build
+from bandana.config import to_table
+from bandana.data.tables import OwnGraph
+from bandana.estimator import Learned, OnEpoch, learn
+from bandana.evaluation.graph_facts import GraphFacts, describe_graph
+from bandana.evaluation.quality import Quality, judge
+from bandana.evaluation.verdicts import verdicts
+from bandana.method import GraphSpec
+from bandana.reporting.embeddings import write_embeddings
+from bandana.reporting.html import write_report
+from bandana.reporting.own_report import own_report
+from bandana.reporting.record import environment
+
+
+@dataclass(frozen=True, eq=False)
+class Embedded:
+    """A graph's vectors and what is known about both."""
+
+    own: OwnGraph
+    choice: Choice
+    learned: Learned
+    facts: GraphFacts
+    quality: Quality
+    sentences: tuple[str, ...]
+    seed: int
+
+
+def embed_own(
+    own: OwnGraph,
+    choice: Choice,
+    *,
+    seed: int = 0,
+    device: str = "auto",
+    on_epoch: OnEpoch = lambda state: None,
+) -> Embedded:
+    """Learn vectors as chosen, and judge them on links that were held out."""
+    learned = learn(own.graph, choice, seed=seed, device=device, feature_names=own.feature_names, on_epoch=on_epoch)
+    facts = describe_graph(own.graph, seed=seed)
+    quality = judge(
+        own.graph,
+        learned.embedding,
+        learned.split,
+        learned.held_out_embedding,
+        floors=_floors(own, choice, learned, seed),
+        seed=seed,
+    )
+    return Embedded(own, choice, learned, facts, quality, tuple(verdicts(quality, facts)), seed)
+
+
+def write_embedded(folder: Path, done: Embedded, title: str) -> None:
+    """Write vectors, graph, model, report and record into one folder, all or nothing."""
+    graph = done.own.graph
+    settings = {
+        "method": done.choice.method,
+        "seed": str(done.seed),
+        "epochs": str(done.learned.state.epoch),
+        **{name: value for name, value in environment().items() if name in ("bandana", "python", "torch")},
+    }
+    record = {
+        "bandana": __version__,
+        "title": title,
+        "method": done.choice.method,
+        "model": to_table(done.choice.model),
+        "training": to_table(done.choice.training),
+        "features": done.choice.features,
+        "reasons": done.choice.reasons,
+        "notes": done.own.notes,
+        "verdicts": done.sentences,
+        "label_names": done.own.label_names,
+        "facts": asdict(done.facts),
+        "quality": asdict(done.quality),
+        "history": done.learned.history,
+        "environment": environment(),
+    }
+
+    def fill(place: Path) -> None:
+        write_embeddings(place / outputs.EMBEDDINGS, done.learned.embedding, graph.node_ids)
+        outputs.save_graph(place / outputs.GRAPH, graph)
+        model_folder.save(place / outputs.MODEL, done.learned.model)
+        page = own_report(
+            title,
+            done.own,
+            done.learned.embedding,
+            done.facts,
+            done.quality,
+            done.sentences,
+            done.learned.history,
+            settings,
+            str(folder),
+        )
+        write_report(place / outputs.REPORT, page)
+        (place / outputs.RECORD).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+    outputs.write_output(folder, fill)
+
+
+def _floors(own: OwnGraph, choice: Choice, learned: Learned, seed: int) -> dict[str, Tensor]:
+    """The vectors of the same encoder before it learned anything, on the graph without the held-out links."""
+    if learned.split is None:
+        return {}
+    graph = learned.model.prepare(learned.split.test_graph)
+    untrained = build(choice, GraphSpec.of(own.graph), seed=seed).eval()
+    return {"untrained encoder": untrained.embed(graph).detach()}

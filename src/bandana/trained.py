@@ -1,0 +1,131 @@
+"""A trained method together with all that a graph must go through, or must have, before the method embeds it."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from bandana.data.features import Preprocessing, preprocess
+from bandana.errors import UserError
+from bandana.graph import Features, Graph, SparseFeatures
+from bandana.method import GraphSpec, Method
+from bandana.registry import get_method
+
+
+class Scaling(NamedTuple):
+    """``mean`` and ``deviation``, each ``[features]``, of the graph that was learned from.
+
+    They stay as they are when another graph is embedded: a new node must not move the old ones.
+    """
+
+    mean: Tensor
+    deviation: Tensor
+
+    @classmethod
+    def of(cls, x: Features) -> "Scaling":
+        dense = x.dense() if isinstance(x, SparseFeatures) else x
+        return cls(dense.mean(0), dense.std(0, correction=0))
+
+    def apply(self, x: Features) -> Tensor:
+        """Columns of mean 0 and variance 1, by these numbers; a column that was constant becomes zero."""
+        dense = x.dense() if isinstance(x, SparseFeatures) else x
+        mean, deviation = self.mean.to(dense.device), self.deviation.to(dense.device)
+        varies = deviation > 0
+        return ((dense - mean) / deviation.where(varies, 1)).where(varies, 0)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TrainedModel:
+    """What `bandana.model_folder` keeps.
+
+    Attributes:
+        name: The method's name in the registry.
+        config: The method's configuration.
+        spec: The shape of the graph it was built for.
+        method: With its learned weights.
+        features: What is done to the features first.
+        scaling: The numbers for it, where the features are standardised.
+        feature_names: Columns of the features, in order, where they have names.
+        nodes: Fingerprint of the node ids, where the weights belong to single nodes; None for a model that embeds
+            nodes it has never seen.
+        facts: Whatever else is worth keeping, as JSON can hold it.
+    """
+
+    name: str
+    config: Any
+    spec: GraphSpec
+    method: Method
+    features: Preprocessing = "raw"
+    scaling: Scaling | None = None
+    feature_names: tuple[str, ...] = ()
+    nodes: str | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def prepare(self, graph: Graph) -> Graph:
+        """The graph as the method wants it.
+
+        Raises:
+            UserError: The graph does not fit the model.
+        """
+        self._check(graph)
+        if self.scaling is not None:
+            return replace(graph, x=self.scaling.apply(graph.x))
+        return preprocess(graph, self.features)
+
+    @torch.no_grad()
+    def embed(self, graph: Graph) -> Tensor:
+        """``[nodes, width]`` embeddings of a graph with the same features, on the graph's device.
+
+        Raises:
+            UserError: The graph does not fit the model.
+        """
+        prepared = self.prepare(graph)
+        self.method.to(graph.device).eval()
+        return self.method.embed(prepared)
+
+    def _check(self, graph: Graph) -> None:
+        if self.nodes is not None:
+            if self.nodes != nodes_fingerprint(graph):
+                raise UserError(
+                    "This model learned one vector per node, because its graph had no features, so it can only embed "
+                    "the same nodes in the same order; train a new model on the new graph, or one with features."
+                )
+        elif has_no_features(graph):
+            raise UserError(f"This model reads {self.spec.num_features} features per node, but the graph has none.")
+        elif graph.num_features != self.spec.num_features:
+            raise UserError(
+                f"This model reads {self.spec.num_features} features per node, but the graph has "
+                f"{graph.num_features}; give the same columns in the same order."
+            )
+
+
+def has_no_features(graph: Graph) -> bool:
+    """Whether the features only number the nodes."""
+    return isinstance(graph.x, SparseFeatures) and graph.x.is_identity
+
+
+def weight_shapes(name: str, config: Any, spec: GraphSpec) -> dict[str, tuple[int, ...]]:
+    """The shapes of a method's weights, without the memory for them."""
+    with torch.device("meta"):
+        weights = get_method(name)(config, spec).state_dict()
+    return {key: tuple(weight.shape) for key, weight in weights.items()}
+
+
+def learns_single_nodes(name: str, config: Any, graph: Graph) -> bool:
+    """Whether weights belong to single nodes: without features, or with a learned vector beside or in place of them."""
+    spec = GraphSpec.of(graph)
+    one_more = replace(spec, num_nodes=spec.num_nodes + 1)
+    return has_no_features(graph) or weight_shapes(name, config, spec) != weight_shapes(name, config, one_more)
+
+
+def nodes_fingerprint(graph: Graph) -> str:
+    """A digest of the node ids in row order."""
+    ids: Sequence[Any] = range(graph.num_nodes) if graph.node_ids is None else graph.node_ids
+    digest = hashlib.sha256()
+    for name in ids:
+        digest.update(json.dumps(name, default=str).encode() + b"\n")
+    return digest.hexdigest()

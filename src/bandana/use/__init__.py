@@ -1,0 +1,1 @@
+"""What embeddings are good for: neighbours, missing links, labels, updates, comparisons, reasons. Pure functions."""

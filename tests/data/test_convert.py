@@ -1,0 +1,221 @@
+"""Graphs from Python objects: each must say the same as the edges it was made of."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse
+from torch_geometric.data import Data, HeteroData
+
+from bandana.data.convert import as_graph
+from bandana.data.tables import OwnGraph
+from bandana.errors import UserError
+from bandana.graph import Graph, SparseFeatures
+
+PAIRS = [("a", "b"), ("b", "c"), ("c", "d")]
+
+
+class ArrowStream:
+    """What pandas and polars have in common: a table that hands itself over in Arrow's form."""
+
+    def __init__(self, **columns: list[Any]) -> None:
+        self._table = pa.table(columns)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self._table.__arrow_c_stream__(requested_schema)
+
+
+def edges_of(own: OwnGraph) -> set[tuple[Any, Any]]:
+    ids = own.graph.node_ids
+    assert ids is not None
+    return {(ids[sender], ids[receiver]) for sender, receiver in own.graph.edge_index.T.tolist()}
+
+
+def both_ways(pairs: Iterable[tuple[Any, Any]]) -> set[tuple[Any, Any]]:
+    return {way for here, there in pairs for way in ((here, there), (there, here))}
+
+
+def weight_matrix(graph: Graph) -> torch.Tensor:
+    """``[sender, receiver]`` weights."""
+    matrix = torch.zeros(graph.num_nodes, graph.num_nodes)
+    weight = torch.ones(graph.num_edges) if graph.weight is None else graph.weight
+    matrix[graph.structure.col, graph.structure.row] = weight
+    return matrix
+
+
+def columns(pairs: Iterable[tuple[Any, Any]]) -> dict[str, list[Any]]:
+    sources, targets = zip(*pairs, strict=True)
+    return {"here": list(sources), "there": list(targets)}
+
+
+@pytest.mark.parametrize("make", ["path", "text path", "arrow", "batch", "stream", "pandas", "polars"])
+def test_tables_of_edges(tmp_path: Path, make: str) -> None:
+    table = columns(PAIRS)
+    path = tmp_path / "edges.csv"
+    path.write_text("here,there,since\n" + "".join(f"{here},{there},1\n" for here, there in PAIRS))
+    makers = {
+        "path": lambda: path,
+        "text path": lambda: str(path),
+        "arrow": lambda: pa.table(table),
+        "batch": lambda: pa.RecordBatch.from_pydict(table),
+        "stream": lambda: ArrowStream(**table),
+        "pandas": lambda: pytest.importorskip("pandas").DataFrame(table, index=[7, 8, 9]),
+        "polars": lambda: pytest.importorskip("polars").DataFrame(table),
+    }
+    own = as_graph(makers[make]())
+    assert own.graph.node_ids == ["a", "b", "c", "d"]
+    assert edges_of(own) == both_ways(PAIRS)
+    assert edges_of(as_graph(makers[make](), directed=True)) == set(PAIRS)
+
+
+def test_tables_beside_a_table(tmp_path: Path) -> None:
+    labels = tmp_path / "labels.csv"
+    labels.write_text("a,x\nc,y\n")
+    own = as_graph(
+        ArrowStream(**columns(PAIRS)),
+        features=ArrowStream(id=["d", "c", "b", "a"], size=[4.0, None, 2.0, 1.0]),
+        labels=labels,
+        missing="impute",
+    )
+    assert isinstance(own.graph.x, torch.Tensor)
+    assert own.graph.x.squeeze(1).tolist() == pytest.approx([1, 2, 7 / 3, 4])
+    assert own.graph.y is not None
+    assert own.graph.y.tolist() == [0, -1, 1, -1]
+    assert (own.feature_names, own.label_names) == (("size",), ("x", "y"))
+
+
+@given(
+    pairs=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=20).filter(
+        lambda pairs: any(here != there for here, there in pairs)
+    ),
+    directed=st.booleans(),
+)
+def test_every_holder_of_the_same_edges_gives_the_same_graph(pairs: list[tuple[int, int]], directed: bool) -> None:
+    edge_index = torch.tensor(pairs).T
+    network = nx.MultiDiGraph() if directed else nx.MultiGraph()
+    network.add_nodes_from(range(int(edge_index.max()) + 1))
+    network.add_edges_from(pairs)
+    matrix = sparse.lil_matrix((len(network), len(network)))
+    for here, there in pairs:
+        matrix[here, there] = matrix[here, there] or 1
+    holders = [edge_index, edge_index.numpy(), network, matrix.tocsr(), Data(edge_index=edge_index)]
+    without_loops = {(here, there) for here, there in pairs if here != there}
+    expected = without_loops if directed else both_ways(without_loops)
+    for holder in holders:
+        own = as_graph(holder, directed=directed)
+        assert own.graph.node_ids == list(range(len(network)))
+        assert own.graph.directed == directed
+        assert edges_of(own) == expected
+
+
+@given(values=st.lists(st.integers(0, 3), min_size=16, max_size=16).filter(any))
+def test_a_matrix_keeps_its_weights(values: list[int]) -> None:
+    dense = np.array(values, dtype=np.float64).reshape(4, 4) / 2
+    np.fill_diagonal(dense, 0)
+    if not dense.any():
+        return
+    symmetric = (dense == dense.T).all()
+    for layout in (sparse.csr_matrix, sparse.coo_array, sparse.csc_matrix):
+        own = as_graph(layout(dense))
+        assert own.graph.directed == (not symmetric)
+        assert torch.equal(weight_matrix(own.graph), torch.from_numpy(dense).float())
+    expected = dense if symmetric else dense + dense.T
+    undirected = as_graph(sparse.csr_matrix(dense), directed=False).graph
+    if undirected.weight is not None:
+        assert torch.equal(weight_matrix(undirected), torch.from_numpy(expected).float())
+
+
+def test_networkx_brings_names_weights_directions_and_isolated_nodes() -> None:
+    network = nx.DiGraph()
+    network.add_node("lonely")
+    network.add_edge("x", "y", weight=2.0)
+    network.add_edge("y", 3, weight=0.5)
+    own = as_graph(network)
+    assert own.graph.node_ids == ["3", "lonely", "x", "y"]
+    assert own.graph.directed
+    assert edges_of(own) == {("x", "y"), ("y", "3")}
+    assert weight_matrix(own.graph).sum() == 2.5
+    karate = as_graph(nx.karate_club_graph())
+    assert karate.graph.node_ids == list(range(34))
+    assert karate.graph.num_edges == 2 * 78
+    assert as_graph(nx.relabel_nodes(nx.path_graph(3), str)).graph.node_ids == ["0", "1", "2"]
+
+
+def test_arrays_beside_an_edge_index() -> None:
+    edge_index = np.array([[0, 1], [1, 2]])
+    features = np.zeros((3, 90))
+    features[1, 5] = 2
+    for given_as in (features, torch.from_numpy(features), sparse.csr_matrix(features)):
+        own = as_graph(edge_index, directed=False, features=given_as, labels=np.array([1, -1, 0]))
+        assert isinstance(own.graph.x, SparseFeatures)
+        assert torch.equal(own.graph.x.dense(), torch.from_numpy(features).float())
+        assert own.graph.y is not None
+        assert own.graph.y.tolist() == [1, -1, 0]
+        assert own.label_names == ("0", "1")
+
+
+def test_what_is_a_graph_already_stays_so() -> None:
+    graph = Graph.from_edges(torch.tensor([[0], [1]]), num_nodes=3)
+    own = as_graph(graph)
+    assert own.graph.structure is graph.structure
+    assert own.graph.node_ids == [0, 1, 2]
+    assert as_graph(own) is own
+    data = Data(edge_index=torch.tensor([[0, 1], [1, 0]]), x=torch.eye(2), y=torch.tensor([1, 0]))
+    assert as_graph(data).label_names == ("0", "1")
+
+
+def test_one_way_edges_are_noticed() -> None:
+    own = as_graph(torch.tensor([[0, 1], [1, 2]]))
+    assert own.graph.directed
+    assert any("directed=False" in note for note in own.notes)
+    assert not as_graph(torch.tensor([[0, 1], [1, 0]])).graph.directed
+
+
+SAME_AS_TEXT = nx.Graph([(1, 2), ("1", 2)])
+NO_WEIGHT = nx.Graph([(1, 2)])
+WORDY = nx.Graph()
+WORDY.add_edge(1, 2, weight="heavy")
+WORDY.add_edge(2, 3, weight=1.0)
+
+
+@pytest.mark.parametrize(
+    ("thing", "options", "says"),
+    [
+        (5, {}, "edges: cannot be understood .*give a path"),
+        (None, {}, "cannot be understood"),
+        ("no such file.csv", {}, "no such file"),
+        (pa.table({"a": [1, 2]}), {}, "two ends|source and a target"),
+        (pa.table({"a": [1], "b": [2]}), {"weight": "c"}, "edges: has no column 'c'"),
+        (pa.table({"a": pa.array([], pa.int64()), "b": pa.array([], pa.int64())}), {}, "no rows; give"),
+        (np.array([[0.5], [1.0]]), {}, "integers of shape"),
+        (np.array([[0, 1], [1, 2], [2, 3]]), {}, "transpose"),
+        (torch.zeros(2, 0, dtype=torch.long), {}, "at least one edge"),
+        (np.array([[0, 10**18], [1, 2]]), {}, "1000000000000000000 with only 2 edges.*give a table"),
+        (np.array([[0, -1], [1, 2]]), {}, "nodes are numbered"),
+        (np.array([[0, 1], [0, 1]]), {}, "from a node to itself; add"),
+        (np.array([[0], [1]]), {"features": np.zeros((3, 2))}, "3 rows for 2 nodes"),
+        (np.array([[0], [1]]), {"features": np.array([[0.0], [np.nan]])}, "NaN"),
+        (sparse.csr_matrix((2, 3)), {}, "square"),
+        (sparse.csr_matrix((3, 3)), {}, "no entry"),
+        (sparse.csr_matrix(np.array([[0, -1], [1, 0]])), {}, "entry 0, 1 is -1.*correct"),
+        (sparse.csr_matrix(np.array([[0, np.nan], [1, 0]])), {}, "entry 0, 1 is nan"),
+        (SAME_AS_TEXT, {}, "same name as text.*rename"),
+        (NO_WEIGHT, {"weight": "w"}, "no attribute 'w'"),
+        (WORDY, {}, "NetworkX graph: cannot be understood|no number"),
+        (nx.empty_graph(3), {}, "no edges; add"),
+        (HeteroData(), {}, "plain Data"),
+        (Data(edge_index=torch.tensor([[0], [1]])), {"features": np.zeros((2, 2))}, "brings its own"),
+        (Graph.from_edges(torch.tensor([[0], [1]]), num_nodes=2), {"directed": True}, "undirected already"),
+    ],
+)
+def test_what_cannot_be_a_graph_ends_in_one_sentence(thing: Any, options: dict[str, Any], says: str) -> None:
+    with pytest.raises(UserError, match=says) as caught:
+        as_graph(thing, **options)
+    assert len(str(caught.value).splitlines()) == 1

@@ -1,0 +1,158 @@
+"""`GraphEmbedder` has scikit-learn's manners, and its embedding is of the whole graph with the best weights."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+
+from bandana.automatic import plan
+from bandana.errors import UserError
+from bandana.estimator import GraphEmbedder, learn
+from bandana.evaluation.dot_product_probe import dot_product_auc
+from bandana.graph import Graph
+
+QUICK = {"epochs": 4, "dimensions": 8, "device": "cpu"}
+
+
+def two_groups(*, with_features: bool = True, seed: int = 0, names: bool = True) -> Graph:
+    """Forty nodes in two dense groups with few links between them."""
+    draw = torch.Generator().manual_seed(seed)
+    group = torch.arange(40) % 2
+    pairs = torch.combinations(torch.arange(40)).T
+    odds = torch.where(group[pairs[0]] == group[pairs[1]], 0.5, 0.03)
+    edges = pairs[:, torch.rand(odds.shape, generator=draw) < odds]
+    x = torch.randn(40, 5, generator=draw) * 100 + group[:, None] * 150 if with_features else None
+    ids = [f"node {i}" for i in range(40)] if names else None
+    return Graph.from_edges(edges, num_nodes=40, x=x, y=group, node_ids=ids)
+
+
+def test_parameters_are_kept_as_given_and_cloned() -> None:
+    embedder = GraphEmbedder("grace", dimensions=16, settings={"training.lr": 0.1}, random_state=7)
+    twin = clone(embedder)
+    assert twin.get_params() == embedder.get_params()
+    assert twin.get_params()["settings"] == {"training.lr": 0.1}
+    assert embedder.set_params(epochs=3).epochs == 3
+    assert twin.epochs is None
+
+
+def test_fit_leaves_what_scikit_learn_users_expect() -> None:
+    graph = two_groups()
+    embedder = GraphEmbedder(**QUICK)
+    assert embedder.fit(graph) is embedder
+    assert embedder.embedding_.shape == (40, 8)
+    assert embedder.embedding_.dtype == np.float32
+    assert embedder.node_ids_ == graph.node_ids
+    assert embedder.n_features_in_ == 5
+    assert embedder.graph_.edge_index.equal(graph.edge_index)
+    assert [row["epoch"] for row in embedder.history_] == [1, 2, 3, 4]
+    assert all({"loss", "monitor", "seconds"} <= row.keys() for row in embedder.history_)
+    assert len(embedder.get_feature_names_out()) == 8
+    assert GraphEmbedder(**QUICK).fit(two_groups(names=False)).node_ids_ == list(range(40))
+
+
+def test_the_same_random_state_gives_the_same_vectors_and_another_does_not() -> None:
+    first, again = (GraphEmbedder(**QUICK).fit_transform(two_groups()) for _ in range(2))
+    other = GraphEmbedder(**QUICK, random_state=1).fit_transform(two_groups())
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, other)
+
+
+@pytest.mark.parametrize("with_features", [True, False])
+def test_transform_of_the_fitted_graph_gives_its_embedding(with_features: bool) -> None:
+    graph = two_groups(with_features=with_features)
+    embedder = GraphEmbedder(**QUICK)
+    assert np.array_equal(embedder.fit_transform(graph), embedder.transform(graph))
+
+
+def test_a_new_graph_is_embedded_by_the_scale_of_the_old_one() -> None:
+    """Nodes of a part that nothing links to the rest have the same vectors with and without the rest."""
+    graph = two_groups()
+    embedder = GraphEmbedder(**QUICK).fit(graph)
+    assert embedder.plan_.features == "standardised"
+    far = torch.full((10, 5), 1e4)
+    edges = torch.cat([graph.edge_index, torch.tensor([[40, 41], [42, 43]])], dim=1)
+    larger = Graph.from_edges(edges, num_nodes=50, x=torch.cat([graph.x, far]))
+    np.testing.assert_allclose(embedder.transform(larger)[:40], embedder.embedding_, rtol=1e-4, atol=1e-5)
+
+
+def test_a_model_of_single_nodes_refuses_others_in_words() -> None:
+    embedder = GraphEmbedder(**QUICK).fit(two_groups(with_features=False))
+    fewer = two_groups(with_features=False, seed=1)
+    assert embedder.transform(fewer).shape == (40, 8)
+    with pytest.raises(UserError, match="one vector per node"):
+        embedder.transform(replace(fewer, node_ids=list(reversed(fewer.node_ids))))
+    tuned = GraphEmbedder("gae_tuned", **QUICK).fit(two_groups())
+    with pytest.raises(UserError, match="one vector per node"):
+        tuned.transform(replace(two_groups(), node_ids=None))
+
+
+def test_other_features_are_refused() -> None:
+    embedder = GraphEmbedder(**QUICK).fit(two_groups())
+    with pytest.raises(UserError, match="but the graph has none"):
+        embedder.transform(two_groups(with_features=False))
+    graph = two_groups()
+    with pytest.raises(UserError, match="5 features per node, but the graph has 4"):
+        embedder.transform(replace(graph, x=graph.x[:, :4]))
+
+
+def test_transform_before_fit_is_refused() -> None:
+    with pytest.raises(NotFittedError):
+        GraphEmbedder().transform(two_groups())
+    with pytest.raises(NotFittedError):
+        GraphEmbedder().get_feature_names_out()
+
+
+def test_it_can_be_the_first_step_of_a_pipeline() -> None:
+    graph = two_groups()
+    classifier = make_pipeline(GraphEmbedder(**{**QUICK, "epochs": 30}), LogisticRegression(max_iter=1000))
+    assert classifier.fit(graph, graph.y.numpy()).score(graph, graph.y.numpy()) > 0.9
+
+
+def test_weights_are_the_best_of_the_held_out_links_and_the_embedding_is_of_the_whole_graph() -> None:
+    graph = two_groups(with_features=False)
+    made = plan(graph, dimensions=8, epochs=30)
+    seen: list[int] = []
+    learned = learn(graph, made, seed=3, device="cpu", on_epoch=lambda state: seen.append(state.epoch))
+    assert seen == list(range(1, learned.state.epoch + 1))
+    split = learned.split
+    assert split.train.num_edges < graph.num_edges
+    best = max(row["monitor"] for row in learned.history)
+    assert float(dot_product_auc(learned.held_out_embedding, split.valid)) == pytest.approx(best, abs=1e-6)
+    assert learned.embedding.equal(learned.model.embed(graph))
+    assert not learned.embedding.equal(learned.held_out_embedding)
+
+
+def test_a_graph_too_small_to_hold_out_links_is_embedded_all_the_same(hand_graph) -> None:
+    embedder = GraphEmbedder(**QUICK).fit(hand_graph())
+    assert embedder.embedding_.shape == (5, 8)
+    assert embedder.split_ is None
+    assert embedder.held_out_embedding_ is None
+
+
+def test_it_takes_other_kinds_of_graphs(tmp_path: Path) -> None:
+    graph = two_groups(with_features=False)
+    path = tmp_path / "edges.csv"
+    ends = graph.edge_index.T.tolist()
+    path.write_text("from,to\n" + "".join(f"node {a},node {b}\n" for a, b in ends if a < b))
+    embedder = GraphEmbedder(**QUICK).fit(path)
+    assert set(embedder.node_ids_) == set(graph.node_ids)
+    plain = GraphEmbedder(**QUICK).fit(graph.edge_index, features=torch.eye(40)[:, :4] + 0.1)
+    assert (plain.embedding_.shape, plain.n_features_in_) == ((40, 8), 4)
+
+
+def test_learning_beats_chance_on_held_out_links() -> None:
+    graph = two_groups(with_features=False)
+    learned = learn(graph, plan(graph, epochs=60), seed=0, device="cpu")
+    pairs = learned.split.test
+    same = (graph.y[pairs.positive[0]] == graph.y[pairs.positive[1]]).float().mean()
+    z = torch.nn.functional.normalize(learned.embedding - learned.embedding.mean(0), dim=1)
+    within = (z @ z.T)[graph.y[:, None] == graph.y].mean()
+    between = (z @ z.T)[graph.y[:, None] != graph.y].mean()
+    assert same > 0.5
+    assert within > between + 0.2

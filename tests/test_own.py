@@ -1,0 +1,149 @@
+"""From an edge list to a folder of vectors, and what the folder can be used for."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from bandana import outputs, own
+from bandana.automatic import choose
+from bandana.data.tables import read_graph
+from bandana.errors import UserError
+from bandana.outputs import open_output
+from bandana.own import Embedded, embed_own, write_embedded
+from bandana.own_terminal import classify_and_show, show_comparison, show_links, show_similar, show_why
+from bandana.reporting.embeddings import read_embeddings
+from bandana.terminal import console
+
+PEOPLE = [f"person {number}" for number in range(40)]
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Embedded:
+    """Two rings with chords, joined once."""
+    folder = tmp_path_factory.mktemp("own")
+    edges = [(a, (a + step) % 20) for a in range(20) for step in (1, 2)]
+    edges += [(20 + a, 20 + b) for a, b in edges] + [(0, 20)]
+    with (folder / "edges.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("source", "target"), *((PEOPLE[a], PEOPLE[b]) for a, b in edges)])
+    with (folder / "labels.csv").open("w", newline="") as file:
+        csv.writer(file).writerows(
+            [("id", "ring"), *((name, "left" if n < 20 else "right") for n, name in enumerate(PEOPLE))]
+        )
+    own_graph = read_graph(folder / "edges.csv", labels=folder / "labels.csv")
+    return embed_own(own_graph, choose(own_graph.graph, epochs=20, dimensions=32), device="cpu")
+
+
+@pytest.fixture
+def folder(done: Embedded, tmp_path: Path) -> Path:
+    write_embedded(tmp_path / "out", done, title="rings")
+    return tmp_path / "out"
+
+
+def test_everything_is_in_the_folder_and_ids_survive(done: Embedded, folder: Path) -> None:
+    assert {path.name for path in folder.iterdir()} == {
+        *("embeddings.parquet", "graph.safetensors", "model", "report.html", "run.json")
+    }
+    rows = read_embeddings(folder / "embeddings.parquet")
+    assert sorted(rows.node_ids) == sorted(PEOPLE)
+    assert rows.vectors.equal(done.learned.embedding)
+    opened = open_output(folder)
+    assert opened.graph.edge_index.equal(done.own.graph.edge_index)
+    assert list(opened.ids) == list(done.own.graph.node_ids or ())
+    assert opened.label_names == ("left", "right")
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert "rings" in page
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    assert json.loads((folder / "run.json").read_text())["method"] == "bandana"
+
+
+def test_the_model_of_the_folder_gives_the_vectors(done: Embedded, folder: Path) -> None:
+    opened = open_output(folder)
+    torch.testing.assert_close(opened.model().embed(opened.graph), opened.embedding)
+
+
+def test_a_failure_leaves_the_earlier_folder_alone(
+    done: Embedded, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+    def fail(*args: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(own, "write_report", fail)
+    with pytest.raises(UserError, match="No space left on device"):
+        write_embedded(folder, done, title="again")
+    assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
+    assert [path.name for path in folder.parent.iterdir()] == ["out"]
+
+
+def test_a_second_run_takes_the_place_of_the_first(done: Embedded, folder: Path) -> None:
+    write_embedded(folder, done, title="second")
+    assert open_output(folder).record["title"] == "second"
+    assert [path.name for path in folder.parent.iterdir()] == ["out"]
+
+
+def test_what_somebody_else_wrote_is_never_replaced(done: Embedded, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").write_text("years of work")
+    with pytest.raises(UserError, match="was not made by bandana embed"):
+        write_embedded(tmp_path / "mine", done, title="no")
+    assert (tmp_path / "mine" / "thesis.tex").read_text() == "years of work"
+
+
+@pytest.mark.parametrize("name", [outputs.RECORD, outputs.GRAPH, outputs.EMBEDDINGS])
+def test_a_damaged_folder_is_refused_in_words(folder: Path, name: str) -> None:
+    (folder / name).write_bytes(b"\x00\x01broken")
+    with pytest.raises(UserError, match=r"run\.json|damaged|embeddings"):
+        open_output(folder)
+
+
+def test_another_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="Name a folder that bandana embed wrote"):
+        open_output(tmp_path)
+
+
+def test_neighbours_and_links_are_named_by_their_ids(folder: Path) -> None:
+    with console.capture() as capture:
+        show_similar(folder, "person 5", 3)
+    assert capture.get().count("person") == 4
+    target = folder.parent / "links.csv"
+    show_links(folder, 7, None, target)
+    rows = list(csv.DictReader(target.open()))
+    assert len(rows) == 7
+    present = {frozenset(pair) for pair in open_output(folder).graph.edge_index.T.tolist()}
+    ids = list(open_output(folder).ids)
+    assert all(frozenset((ids.index(row["source"]), ids.index(row["target"]))) not in present for row in rows)
+    with pytest.raises(UserError, match="no node with the id 'person 99'"):
+        show_similar(folder, "person 99", 3)
+
+
+def test_a_few_labels_give_all(folder: Path, tmp_path: Path) -> None:
+    few = tmp_path / "few.csv"
+    few.write_text("id,label\n" + "".join(f"{PEOPLE[n]},{'left' if n < 20 else 'right'}\n" for n in range(0, 40, 3)))
+    with console.capture() as capture:
+        classify_and_show(folder, few, None)
+    assert "held out" in capture.get()
+    rows = {row["id"]: row for row in csv.DictReader((folder / "labels.csv").open())}
+    assert rows.keys() == set(PEOPLE)
+    right = [rows[name]["label"] == ("left" if n < 20 else "right") for n, name in enumerate(PEOPLE)]
+    assert sum(right) >= 36
+    with pytest.raises(UserError, match="id and label"):
+        classify_and_show(folder, folder / "graph.safetensors", None)
+
+
+def test_a_folder_compared_with_itself_has_not_moved(folder: Path) -> None:
+    with console.capture() as capture:
+        show_comparison(folder, folder, 3)
+    assert "40 nodes in both" in capture.get()
+    assert "0% changed" in capture.get()
+
+
+def test_why_names_the_shared_neighbours(folder: Path) -> None:
+    with console.capture() as capture:
+        show_why(folder, "person 3", "person 5")
+    shown = capture.get()
+    assert "are linked" in shown
+    assert "person 4" in shown

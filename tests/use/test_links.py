@@ -1,0 +1,85 @@
+"""Missing links against a loop over all pairs, for any block size, kind of graph and choice of candidates."""
+
+from collections.abc import Iterator
+
+import networkx as nx
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from bandana.errors import UserError
+from bandana.graph import Graph
+from bandana.use import links
+from bandana.use.links import missing_links
+
+
+def candidates(graph: Graph, within: int | None) -> Iterator[tuple[int, int]]:
+    """Every pair that may be offered, in order, from its definition."""
+    kind = nx.DiGraph if graph.directed else nx.Graph
+    drawn = kind()
+    drawn.add_nodes_from(range(graph.num_nodes))
+    drawn.add_edges_from(graph.edge_index.T.tolist())
+    steps = dict(nx.all_pairs_shortest_path_length(drawn))
+    for source in range(graph.num_nodes):
+        for target in range(graph.num_nodes):
+            if source == target or drawn.has_edge(source, target) or (not graph.directed and source > target):
+                continue
+            if within is None or steps[source].get(target, 99) <= within:
+                yield source, target
+
+
+@given(
+    st.integers(2, 14),
+    st.integers(0, 30),
+    st.booleans(),
+    st.sampled_from([None, 2, 3]),
+    st.integers(1, 40),
+    st.sampled_from([1, 7, 50, 10_000]),
+    st.integers(0, 999),
+)
+def test_links_are_those_of_a_loop_over_all_pairs(
+    nodes: int, edges: int, directed: bool, within: int | None, top: int, block: int, seed: int
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    graph = Graph.from_edges(torch.randint(nodes, (2, edges), generator=generator), num_nodes=nodes, directed=directed)
+    z = torch.randint(-1, 2, (nodes, 3), generator=generator).float()  # many ties, exact products
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(links, "SCORES_PER_BLOCK", block)
+        found = missing_links(graph, z, top, within=within)
+    expected = sorted(candidates(graph, within), key=lambda pair: (-float(z[pair[0]] @ z[pair[1]]), pair))[:top]
+    assert [tuple(pair) for pair in found.pairs.T.tolist()] == expected
+    assert found.scores.tolist() == [float(z[a] @ z[b]) for a, b in expected]
+
+
+def test_a_decoder_can_score_near_pairs(random_graph) -> None:
+    graph = random_graph(20, 25)
+    z = torch.randn(20, 4, generator=torch.Generator().manual_seed(3))
+
+    def score(pairs: Tensor) -> Tensor:
+        return -(z[pairs[0]] - z[pairs[1]]).norm(dim=1)
+
+    found = missing_links(graph, z, 5, within=2, score=score)
+    expected = sorted(candidates(graph, 2), key=lambda pair: float((z[pair[0]] - z[pair[1]]).norm()))[:5]
+    assert [tuple(pair) for pair in found.pairs.T.tolist()] == expected
+
+
+def test_cosine_ignores_length(hand_graph) -> None:
+    z = torch.tensor([[1.0, 0], [0, 1], [0, 1], [0.1, 0.001], [5, 5]])
+    assert missing_links(hand_graph(), z, 1, measure="dot").pairs.tolist() == [[0], [4]]
+    assert missing_links(hand_graph(), z, 1, measure="cosine").pairs.tolist() == [[0], [3]]
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [({"top": 0}, "top"), ({"within": 4}, "within"), ({"score": lambda pairs: pairs[0].float()}, "decoder")],
+)
+def test_impossible_questions_are_refused(hand_graph, options: dict, word: str) -> None:
+    with pytest.raises(UserError, match=word):
+        missing_links(hand_graph(), torch.eye(5), **options)
+
+
+def test_vectors_of_another_graph_are_refused(hand_graph) -> None:
+    with pytest.raises(UserError, match="4 vectors for 5 nodes"):
+        missing_links(hand_graph(), torch.eye(4))
