@@ -118,9 +118,11 @@ def test_changes_have_the_last_word_and_are_checked(random_graph) -> None:
             plan(graph, changes=wrong)
 
 
-def test_unknown_methods_and_graphs_without_links_are_refused(random_graph) -> None:
+def test_unknown_methods_no_epochs_and_graphs_without_links_are_refused(random_graph) -> None:
     with pytest.raises(UserError, match="Did you mean 'bandana'"):
         plan(random_graph(), method="bandanna")
+    with pytest.raises(UserError, match="epochs: must be at least 1"):
+        plan(random_graph(), epochs=0)
     loops = Graph.from_edges(torch.tensor([[0, 1], [0, 1]]), num_nodes=3)
     with pytest.raises(UserError, match="no links"):
         plan(loops)

@@ -132,13 +132,14 @@ def plan(
     if dimensions is not None:
         made = replace(made, model=with_dimensions(name, made.model, dimensions))
     if epochs is not None:
-        made = replace(made, training=replace(made.training, epochs=epochs))
+        schedule = {"epochs": epochs, "warmup_epochs": min(made.training.warmup_epochs, epochs // 10)}
+        made = replace(made, training=patch(made.training, schedule))
     made = _apply(replace(made, training=_watched(made.training)), changes or {})
     held_out = HELD_OUT if _can_hold_out(graph) else 0.0
     why_method = () if method else ("bandana: serves links and labels alike, so it is taken when nothing is asked for",)
     steps = _count(_steps_per_epoch(graph, made.training.edge_batch_size), "step")
-    schedule = f"{_count(made.training.epochs, 'epoch')} of {steps}, for a graph of {_count(links, 'link')}"
-    reasons = (*why_method, *made.reasons, schedule, _why_held_out(held_out))
+    length = f"{_count(made.training.epochs, 'epoch')} of {steps}, for a graph of {_count(links, 'link')}"
+    reasons = (*why_method, *made.reasons, length, _why_held_out(held_out))
     return replace(made, held_out=held_out, reasons=reasons)
 
 

@@ -112,9 +112,7 @@ def embed(
     target: Annotated[str | None, typer.Option("--target-column", help="Where it leads.")] = None,
     weight: Annotated[str | None, typer.Option("--weight-column", help="Its weight.")] = None,
     time: Annotated[str | None, typer.Option("--time-column", help="When it appeared.")] = None,
-    impute: Annotated[
-        bool, typer.Option("--impute", help="Fill missing features in instead of refusing them.")
-    ] = False,
+    missing: Annotated[str, typer.Option(help="Missing features: refuse (default), or impute.")] = "refuse",
     method: Annotated[str | None, typer.Option(help="A method (see `bandana methods`); chosen when not given.")] = None,
     dimensions: Annotated[int | None, typer.Option(min=1, help="Numbers per vector; chosen when not given.")] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the links; chosen when not given.")] = None,
@@ -135,7 +133,7 @@ def embed(
         labels,
         columns,
         directed,
-        "impute" if impute else "refuse",
+        missing,
         method,
         dimensions,
         epochs,

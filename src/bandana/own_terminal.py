@@ -13,7 +13,7 @@ from bandana.automatic import choose
 from bandana.config import parse_assignment
 from bandana.data.own_features import Missing
 from bandana.data.tables import read_graph
-from bandana.errors import UserError
+from bandana.errors import UserError, did_you_mean
 from bandana.files import write_text
 from bandana.outputs import EMBEDDINGS, REPORT, open_output
 from bandana.own import embed_own, write_embedded
@@ -32,7 +32,7 @@ def embed_and_show(
     labels: Path | None,
     columns: dict[str, str | None],
     directed: bool,
-    missing: Missing,
+    missing: str,
     method: str | None,
     dimensions: int | None,
     epochs: int | None,
@@ -42,7 +42,7 @@ def embed_and_show(
     out: Path,
 ) -> None:
     """Read, choose, learn, judge, write, and say where everything is."""
-    own = read_graph(edges, features=features, labels=labels, directed=directed, missing=missing, **columns)
+    own = read_graph(edges, features=features, labels=labels, directed=directed, missing=_treatment(missing), **columns)
     for note in own.notes:
         status.print(note, style="dim")
     changes = dict(map(parse_assignment, assignments))
@@ -151,6 +151,13 @@ def show_why(folder: Path, first: str, second: str) -> None:
         console.print(table)
     for path in reason.paths[:5]:
         console.print(" – ".join(str(output.ids[node]) for node in path))
+
+
+def _treatment(missing: str) -> Missing:
+    match missing:
+        case "refuse" | "impute":
+            return missing
+    raise UserError(f"--missing: {missing!r} is not a choice. {did_you_mean(missing, ('refuse', 'impute'))}")
 
 
 def _read_labels(path: Path) -> dict[str, str]:
