@@ -4,7 +4,9 @@
     python benchmarks/estimate.py --links 1000000 --features 64 --csv estimate.csv
 
 Each size runs in a process of its own: choose, then train to the end as chosen, unless training stops early by itself.
-A ratio is measured over estimated; between 0.5 and 2 is what we want. Memory is the highest of the whole process.
+A ratio is measured over estimated; between 0.5 and 2 is what we want. Memory is the highest of the whole process. The
+estimate is for three quarters of the epochs, because training may stop anywhere after half of them; random links teach
+nothing that holds for other links, so here it often stops early.
 """
 
 import argparse

@@ -29,7 +29,10 @@ MAY_IMPORT = {
 """The rooms that know only what is listed. A method that imported a sibling would import ``methods``."""
 
 PIPELINE = {"data", "training", "evaluation", "scale"}
-ABOVE_THE_PIPELINE = {"methods", "registry", "experiment", "paper", "estimator", "demo", "terminal", "cli", "__main__"}
+ABOVE_THE_PIPELINE = {
+    *("methods", "registry", "experiment", "paper", "automatic", "calibration", "trained", "model_folder", "estimator"),
+    *("outputs", "own", "use", "demo", "terminal", "own_terminal", "cli", "__main__"),
+}
 COMMAND_LINE = {"cli", "terminal", "own_terminal", "demo", "__main__"}
 HEAVY = {"torch", "torch_geometric", "sklearn"}
 

@@ -9,16 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bandana.data.datasets import load
+    from bandana.estimator import GraphEmbedder
     from bandana.experiment import Experiment, run
     from bandana.graph import Graph
     from bandana.paper.cookbook import recipe
 
 __version__ = "0.1.0"
-__all__ = ["Experiment", "Graph", "load", "recipe", "run"]
+__all__ = ["Experiment", "Graph", "GraphEmbedder", "load", "recipe", "run"]
 
 _HOME = {
     "Experiment": "bandana.experiment",
     "Graph": "bandana.graph",
+    "GraphEmbedder": "bandana.estimator",
     "load": "bandana.data.datasets",
     "recipe": "bandana.paper.cookbook",
     "run": "bandana.experiment",

@@ -32,6 +32,7 @@ TIMED_EPOCHS = 2
 SQUARE_ABOVE = 1.5
 """Exponents between two sizes are linear below this, quadratic above: in between there is only noise."""
 TYPICAL_PROCESS = 400 << 20
+EXPECTED_SHARE = 0.75
 ROUNDS = 10
 SEED = 0
 
@@ -40,9 +41,10 @@ Build = Callable[[GraphSpec], Method]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Estimate:
-    """Of the whole training: seconds if it is not stopped early, and bytes of memory at the highest.
+    """Of the whole training: seconds, and bytes of memory at the highest.
 
-    The bytes are those of the process on a CPU, and those on the card on a GPU.
+    Training that may stop early is expected to take three quarters of its epochs. The bytes are those of the process
+    on a CPU, and those on the card on a GPU.
     """
 
     seconds: float
@@ -81,8 +83,9 @@ def estimate(graph: Graph, build: Build, training: TrainingConfig) -> Estimate:
             tensors = large.tensor_bytes * growth**2
     else:
         tensors = large.tensor_bytes
-    evaluations = math.ceil(training.epochs / training.evaluate_every)
-    seconds = growth * (large.split_s + (evaluations + 1) * large.embed_s) + square * training.epochs * large.epoch_s
+    epochs = training.epochs * (EXPECTED_SHARE if training.patience_evaluations and training.epochs > 1 else 1)
+    looks = epochs / training.evaluate_every
+    seconds = growth * (large.split_s + (looks + 2) * large.embed_s) + square * epochs * large.epoch_s
     # The whole graph stays beside the training graph, and splitting sorts copies of both.
     graphs = 3 * _graph_bytes(graph)
     present = _graph_bytes(graph) if graph.device.type == "cuda" else resident_bytes()
