@@ -69,6 +69,7 @@ class Row:
     ours_tensors_mb: float
     reference_tensors_mb: float
     load: float
+    matrix_gflops: float
 
 
 def prepare(dataset: str, task: Task, device: torch.device) -> Race:
@@ -106,10 +107,24 @@ def alternate(race: Race, meter: Meter, epochs: int) -> tuple[list[float], list[
     return ours[WARM_UP:], theirs[WARM_UP:]
 
 
+def matrix_rate(device: torch.device, clock: Callable[[], float]) -> float:
+    """Billions of operations per second in products as large as a decoder's: what the machine gives us just now."""
+    rows, width, repeats = 2048, 256, 50
+    a, b = torch.randn(rows, width, device=device), torch.randn(width, width, device=device)
+    spent, watch = [], Stopwatch(device, clock)
+    for _ in range(repeats):
+        watch.start()
+        torch.mm(a, b)
+        spent.append(watch.stop())
+    return 2 * rows * width**2 / median(spent) / 1e9
+
+
 def measure(dataset: str, task: Task, device: torch.device, repeats: int, clock: Callable[[], float]) -> Row:
     """One row of the table."""
     race = prepare(dataset, task, device)
+    before = matrix_rate(device, clock)
     ours, theirs = alternate(race, Stopwatch(device, clock), repeats)
+    after = matrix_rate(device, clock)
     load_average = os.getloadavg()[0]
     resident = [max(values) for values in alternate(race, ResidentPeak(), MEMORY_EPOCHS)]
     tensors = [max(values) for values in alternate(race, TensorPeak(device), MEMORY_EPOCHS)]
@@ -130,6 +145,7 @@ def measure(dataset: str, task: Task, device: torch.device, repeats: int, clock:
         ours_tensors_mb=tensors[0],
         reference_tensors_mb=tensors[1],
         load=load_average,
+        matrix_gflops=(before + after) / 2,
     )
 
 
@@ -161,7 +177,7 @@ def write(row: Row) -> None:
         f"{row.dataset:11}{row.steps:5d}{row.ours_ms:9.0f}{row.reference_ms:11.0f}{row.ratio:7.2f}"
         f"{row.ours_fastest_ms:9.0f}{row.reference_fastest_ms:11.0f}{row.fastest_ratio:7.2f}"
         f"{row.ours_resident_mb:10.0f}{row.reference_resident_mb:11.0f}"
-        f"{row.ours_tensors_mb:9.0f}{row.reference_tensors_mb:11.0f}{row.load:7.2f}",
+        f"{row.ours_tensors_mb:9.0f}{row.reference_tensors_mb:11.0f}{row.load:7.2f}{row.matrix_gflops:9.0f}",
         flush=True,
     )
 
@@ -169,7 +185,7 @@ def write(row: Row) -> None:
 HEADER = (
     f"{'':16}{'median ms':^27}{'fastest ms':^27}{'resident peak MB':^21}{'tensor peak MB':^20}\n"
     f"{'data set':11}{'steps':>5}{'ours':>9}{'reference':>11}{'ratio':>7}{'ours':>9}{'reference':>11}{'ratio':>7}"
-    f"{'ours':>10}{'reference':>11}{'ours':>9}{'reference':>11}{'load':>7}"
+    f"{'ours':>10}{'reference':>11}{'ours':>9}{'reference':>11}{'load':>7}{'GFLOP/s':>9}"
 )
 
 
