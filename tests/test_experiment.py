@@ -8,6 +8,7 @@ import torch
 from bandana import experiment as pipeline
 from bandana.config import read_toml, to_table, to_toml
 from bandana.data.datasets import Dataset, load
+from bandana.data.splits import split_edges
 from bandana.errors import UserError
 from bandana.experiment import Experiment, run, run_seed
 from bandana.paper.cookbook import recipe
@@ -140,3 +141,19 @@ def test_the_mask_ratio_measured_in_training_is_the_papers(name: str) -> None:
     changes = {"training.epochs": 1, "model.encoder.width": 2, "model.decoder_width": 1, "training.edge_batch_size": 0}
     result = run_seed(recipe("bandana", name, "link", changes), data, 0, CPU)
     assert result.record.diagnostics["mask_ratio"] == pytest.approx(MASK_RATIOS[name], abs=0.005)
+
+
+def test_features_are_prepared_in_an_official_split_too(karate: Dataset, monkeypatch) -> None:
+    features = torch.rand(karate.graph.num_nodes, 5, generator=torch.Generator().manual_seed(0)) + 0.1
+    graph = replace(karate.graph, x=features)
+    official = replace(karate, graph=graph, edge_split=split_edges(graph, 0.1, 0.1, seed=0))
+    seen = []
+    original = pipeline.pretraining
+
+    def spy(method, graph, config, **rest):
+        seen.append(graph.x)
+        return original(method, graph, config, **rest)
+
+    monkeypatch.setattr(pipeline, "pretraining", spy)
+    run_seed(recipe("bandana", "karate", "link", {**SHORT, "features": "row_normalised"}), official, 0, CPU)
+    torch.testing.assert_close(seen[0], features / features.sum(1, keepdim=True))

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal, NamedTuple
@@ -221,7 +221,13 @@ def embed(method: Method, graph: Graph) -> Tensor:
 
 def _edge_split(experiment: Experiment, data: Dataset, graph: Graph, seed: int) -> EdgeSplit:
     if data.edge_split is not None:
-        return data.edge_split.to(graph.device)
+        official = data.edge_split
+        seen = replace(
+            official,
+            train=preprocess(official.train, experiment.features),
+            test_graph=preprocess(official.test_graph, experiment.features),
+        )
+        return seen.to(graph.device)
     return split_edges(graph, experiment.split.valid_edges, experiment.split.test_edges, seed=seed)
 
 
