@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch_geometric.data import Data
 
 from bandana.errors import UserError
-from bandana.graph import SPARSE_BELOW_DENSITY, Graph, SparseFeatures, compact, identity_features
+from bandana.graph import SPARSE_BELOW_DENSITY, Graph, SparseFeatures, compact, dense, identity_features
 
 GraphFactory = Callable[..., Graph]
 NODES = 7
@@ -226,3 +226,13 @@ def test_what_does_not_fit_is_refused(changes: dict[str, torch.Tensor], message:
     arguments = {"edge_index": EDGES, **changes}
     with pytest.raises(UserError, match=f"^Graph: .*{message}"):
         Graph.from_edges(arguments.pop("edge_index"), num_nodes=3, **arguments)  # type: ignore[arg-type]
+
+
+def test_a_graph_that_only_numbers_its_nodes_has_no_features() -> None:
+    edges = torch.tensor([[0, 1], [1, 2]])
+    bare = Graph.from_edges(edges, num_nodes=3)
+    assert not bare.has_features
+    assert dense(bare.x).equal(torch.eye(3))
+    described = Graph.from_edges(edges, num_nodes=3, x=torch.ones(3, 2))
+    assert described.has_features
+    assert dense(described.x).equal(torch.ones(3, 2))

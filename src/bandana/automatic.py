@@ -23,7 +23,6 @@ from bandana.paper.cookbook import recipe
 from bandana.parts.encoders import EncoderConfig
 from bandana.parts.floor import Floor
 from bandana.registry import get_method
-from bandana.trained import has_no_features
 from bandana.training.trainer import TrainingConfig
 
 DEFAULT_METHOD = "bandana"
@@ -188,7 +187,7 @@ def _from_recipe(graph: Graph, name: str, size: Size) -> Plan:
         method=name,
         model=general.model,
         training=replace(training, edge_batch_size=batch, epochs=epochs, warmup_epochs=warmup),
-        features="raw" if has_no_features(graph) else general.features,
+        features="raw" if not graph.has_features else general.features,
         reasons=(f"{name}: as asked, with the settings that its recipe has for all data sets",),
     )
 
@@ -196,7 +195,7 @@ def _from_recipe(graph: Graph, name: str, size: Size) -> Plan:
 def _feature_treatment(graph: Graph) -> tuple[float, Preprocessing, str]:
     """Dropout and preprocessing for Bandana, and why."""
     x: Features = graph.x
-    if has_no_features(graph):
+    if not graph.has_features:
         return 0.5, "raw", "no features: each node learns a vector of its own, so only these nodes can be embedded"
     if isinstance(x, SparseFeatures):
         return 0.8, "raw", f"{graph.num_features:,} mostly empty features are taken as they are, with strong dropout"

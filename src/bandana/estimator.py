@@ -1,6 +1,5 @@
 """`GraphEmbedder`: fit and transform in the manner of scikit-learn, and the pure function `learn` behind it."""
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,8 +12,8 @@ from torch import Tensor
 from bandana.automatic import Plan, build, plan
 from bandana.data.splits import EdgeSplit, Pairs, split_edges
 from bandana.devices import resolve_device
-from bandana.errors import UserError
 from bandana.evaluation.dot_product_probe import dot_product_auc
+from bandana.evaluation.metrics import checked_score
 from bandana.graph import Graph
 from bandana.method import GraphSpec, Method
 from bandana.trained import Scaling, TrainedModel, learns_single_nodes, nodes_fingerprint
@@ -95,14 +94,7 @@ def learn(
 
 def _monitor(method: Method, train: Graph, valid: Pairs) -> Callable[[], float]:
     """How well dot products tell the validation links from non-links."""
-
-    def score() -> float:
-        value = float(dot_product_auc(method.embed(train), valid))
-        if math.isnan(value):
-            raise UserError("Validation: the scores of links are not numbers any more. Try a lower training.lr.")
-        return value
-
-    return score
+    return lambda: checked_score(dot_product_auc(method.embed(train), valid))
 
 
 class GraphEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]

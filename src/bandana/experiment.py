@@ -1,6 +1,5 @@
 """An experiment and its run: load, split, build, pre-train, embed, probe, record. The pipeline, and nothing else."""
 
-import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -21,8 +20,8 @@ from bandana.evaluation.dot_product_probe import dot_product_auc, dot_product_pr
 from bandana.evaluation.end_to_end import end_to_end
 from bandana.evaluation.heuristics import heuristic_floors
 from bandana.evaluation.linear_probe import LinearProbeConfig, Selection, linear_probe
-from bandana.evaluation.metrics import exact_auc
-from bandana.graph import Graph, SparseFeatures
+from bandana.evaluation.metrics import checked_score, exact_auc
+from bandana.graph import Graph, dense
 from bandana.method import GraphSpec, Method
 from bandana.registry import get_method
 from bandana.reporting.record import Metrics, RunFolder, RunRecord, SeedRecord
@@ -246,10 +245,8 @@ def _evaluation(experiment: Experiment, data: Dataset, graph: Graph, edges: Edge
 def _floors(experiment: Experiment, evaluation: Evaluation, method: Method, edges: EdgeSplit) -> dict[str, Metrics]:
     """What any training must beat: the features themselves, the untrained encoder, and counting shared neighbours."""
     floors: dict[str, Metrics] = {}
-    features = evaluation.graph.x
-    if not (isinstance(features, SparseFeatures) and features.is_identity):
-        dense = features.dense() if isinstance(features, SparseFeatures) else features
-        floors["raw features"] = evaluation.score(dense)
+    if evaluation.graph.has_features:
+        floors["raw features"] = evaluation.score(dense(evaluation.graph.x))
     floors["untrained encoder"] = evaluation.score(embed(method, evaluation.graph))
     if experiment.task == "link":
         floors |= heuristic_floors(edges.test_graph, edges.test)
@@ -271,13 +268,7 @@ def _monitor(experiment: Experiment, method: Method, edges: EdgeSplit) -> Callab
 
     scored = Recorded(score) if edges.train.device.type == "cuda" and method.replayable else score
 
-    def monitor() -> float:
-        value = float(scored())
-        if math.isnan(value):
-            raise UserError("Validation: the scores of links are not numbers any more. Try a lower training.lr.")
-        return value
-
-    return monitor
+    return lambda: checked_score(scored())
 
 
 def _mean_of(history: list[dict[str, float]], names: Iterable[str]) -> dict[str, float]:

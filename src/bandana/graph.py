@@ -78,6 +78,11 @@ class Graph:
         return self.x.shape[1]
 
     @property
+    def has_features(self) -> bool:
+        """Whether the features say more than which node it is."""
+        return not (isinstance(self.x, SparseFeatures) and self.x.is_identity)
+
+    @property
     def num_classes(self) -> int:
         return 0 if self.y is None else int(self.y.max()) + 1
 
@@ -192,8 +197,7 @@ class Graph:
         """A ``torch_geometric.data.Data`` with the same content."""
         from torch_geometric.data import Data
 
-        x = self.x.dense() if isinstance(self.x, SparseFeatures) else self.x
-        return Data(x=x, edge_index=self.edge_index, y=self.y, edge_weight=self.weight)
+        return Data(x=dense(self.x), edge_index=self.edge_index, y=self.y, edge_weight=self.weight)
 
 
 def identity_features(num_nodes: int, device: torch.device | str = "cpu") -> SparseFeatures:
@@ -201,6 +205,11 @@ def identity_features(num_nodes: int, device: torch.device | str = "cpu") -> Spa
     diagonal = torch.arange(num_nodes, device=device)
     structure, _ = build_structure(diagonal, diagonal, num_nodes, num_nodes)
     return SparseFeatures(structure, torch.ones(num_nodes, device=device))
+
+
+def dense(x: Features) -> Tensor:
+    """``[nodes, features]`` with every zero written out."""
+    return x.dense() if isinstance(x, SparseFeatures) else x
 
 
 def compact(x: Features) -> Features:

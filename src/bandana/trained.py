@@ -11,7 +11,7 @@ from torch import Tensor
 
 from bandana.data.features import Preprocessing, preprocess
 from bandana.errors import UserError
-from bandana.graph import Features, Graph, SparseFeatures
+from bandana.graph import Features, Graph, dense
 from bandana.method import GraphSpec, Method
 from bandana.registry import get_method
 
@@ -27,15 +27,15 @@ class Scaling(NamedTuple):
 
     @classmethod
     def of(cls, x: Features) -> "Scaling":
-        dense = x.dense() if isinstance(x, SparseFeatures) else x
-        return cls(dense.mean(0), dense.std(0, correction=0))
+        matrix = dense(x)
+        return cls(matrix.mean(0), matrix.std(0, correction=0))
 
     def apply(self, x: Features) -> Tensor:
         """Columns of mean 0 and variance 1, by these numbers; a column that was constant becomes zero."""
-        dense = x.dense() if isinstance(x, SparseFeatures) else x
-        mean, deviation = self.mean.to(dense.device), self.deviation.to(dense.device)
+        matrix = dense(x)
+        mean, deviation = self.mean.to(matrix.device), self.deviation.to(matrix.device)
         varies = deviation > 0
-        return ((dense - mean) / deviation.where(varies, 1)).where(varies, 0)
+        return ((matrix - mean) / deviation.where(varies, 1)).where(varies, 0)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -94,18 +94,13 @@ class TrainedModel:
                     "This model learned one vector per node, because its graph had no features, so it can only embed "
                     "the same nodes in the same order; train a new model on the new graph, or one with features."
                 )
-        elif has_no_features(graph):
+        elif not graph.has_features:
             raise UserError(f"This model reads {self.spec.num_features} features per node, but the graph has none.")
         elif graph.num_features != self.spec.num_features:
             raise UserError(
                 f"This model reads {self.spec.num_features} features per node, but the graph has "
                 f"{graph.num_features}; give the same columns in the same order."
             )
-
-
-def has_no_features(graph: Graph) -> bool:
-    """Whether the features only number the nodes."""
-    return isinstance(graph.x, SparseFeatures) and graph.x.is_identity
 
 
 def weight_shapes(name: str, config: Any, spec: GraphSpec) -> dict[str, tuple[int, ...]]:
@@ -119,7 +114,7 @@ def learns_single_nodes(name: str, config: Any, graph: Graph) -> bool:
     """Whether weights belong to single nodes: without features, or with a learned vector beside or in place of them."""
     spec = GraphSpec.of(graph)
     one_more = replace(spec, num_nodes=spec.num_nodes + 1)
-    return has_no_features(graph) or weight_shapes(name, config, spec) != weight_shapes(name, config, one_more)
+    return not graph.has_features or weight_shapes(name, config, spec) != weight_shapes(name, config, one_more)
 
 
 def nodes_fingerprint(graph: Graph) -> str:

@@ -15,6 +15,7 @@ from bandana.evaluation.metrics import (
     average_precision,
     batch_macro_f1,
     batch_micro_f1,
+    checked_score,
     hits_at_k,
     logit_metrics,
     macro_f1,
@@ -178,3 +179,9 @@ def test_scores_that_cannot_be_ranked_are_refused() -> None:
             metric(none, good)
     with pytest.raises(UserError, match="at least one negative pair"):
         auc(good, none)
+
+
+def test_a_score_that_is_no_number_is_refused_in_words() -> None:
+    assert checked_score(torch.tensor(0.5)) == 0.5
+    with pytest.raises(UserError, match=r"not numbers any more.*training\.lr"):
+        checked_score(torch.tensor(float("nan")))

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Literal
 
 from bandana.engine.propagate import row_sums
-from bandana.graph import Features, Graph, SparseFeatures
+from bandana.graph import Features, Graph, SparseFeatures, dense
 
 Preprocessing = Literal["raw", "row_normalised", "standardised"]
 
@@ -26,9 +26,9 @@ def _row_normalised(x: Features) -> Features:
 
 
 def _standardised(x: Features) -> Features:
-    dense = x.dense() if isinstance(x, SparseFeatures) else x
-    varies = dense.amax(0) > dense.amin(0)
-    return ((dense - dense.mean(0)) / dense.std(0, correction=0)).where(varies, 0)
+    matrix = dense(x)
+    varies = matrix.amax(0) > matrix.amin(0)
+    return ((matrix - matrix.mean(0)) / matrix.std(0, correction=0)).where(varies, 0)
 
 
 _TRANSFORMS = {"row_normalised": _row_normalised, "standardised": _standardised}

@@ -12,7 +12,7 @@ from torch import Tensor
 from bandana.engine.structure import entry_keys
 from bandana.evaluation.samples import sample
 from bandana.evaluation.shared_neighbours import contains, neighbour_counts, shared_neighbours
-from bandana.graph import Graph, SparseFeatures
+from bandana.graph import Graph
 
 LINKS_EXAMINED = 5_000
 """Links looked at for triangles; of more, a random sample."""
@@ -108,7 +108,7 @@ def describe_graph(graph: Graph, *, seed: int = 0) -> GraphFacts:
         num_links=num_links,
         directed=graph.directed,
         weighted=graph.weight is not None,
-        num_features=None if has_no_features(graph) else graph.num_features,
+        num_features=None if not graph.has_features else graph.num_features,
         degrees=degree_facts(neighbour_counts(graph)),
         num_components=sizes.numel(),
         largest_component=float(sizes.max() / graph.num_nodes) if graph.num_nodes else 0.0,
@@ -118,11 +118,6 @@ def describe_graph(graph: Graph, *, seed: int = 0) -> GraphFacts:
         labels=None if graph.y is None else label_facts(graph, graph.y),
         notes=(sampled,) if num_links > LINKS_EXAMINED else (),
     )
-
-
-def has_no_features(graph: Graph) -> bool:
-    """Whether the features only number the nodes."""
-    return isinstance(graph.x, SparseFeatures) and graph.x.is_identity
 
 
 def components(graph: Graph) -> Tensor:

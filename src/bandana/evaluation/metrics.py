@@ -4,6 +4,7 @@ A ranking metric compares the scores of true links (`positive`) with those of sa
 counted, never broken by storage order, and only sorting is needed: no matrix of all pairs of scores exists.
 """
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -34,6 +35,18 @@ def exact_auc(positive: Tensor, negative: Tensor) -> Tensor:
     value = (2 * comparisons - (above + at_least).sum()).double() / (2 * comparisons)
     unordered = positive.isnan().any() | negative.isnan().any()
     return value.masked_fill(unordered, torch.nan)
+
+
+def checked_score(value: Tensor) -> float:
+    """A validation score as a number, to choose weights by.
+
+    Raises:
+        UserError: It is none: training diverged.
+    """
+    score = float(value)
+    if math.isnan(score):
+        raise UserError("Validation: the scores of links are not numbers any more. Try a lower training.lr.")
+    return score
 
 
 def average_precision(positive: Tensor, negative: Tensor) -> float:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from bandana.graph import Graph, SparseFeatures
+from bandana.graph import Graph, dense
 from bandana.method import GraphSpec, MethodFacts
 from bandana.parts.floor import Floor
 from bandana.registry import register
@@ -42,4 +42,4 @@ class RawFeatures(Floor):
         super().__init__()
 
     def embed(self, graph: Graph) -> Tensor:
-        return graph.x.dense() if isinstance(graph.x, SparseFeatures) else graph.x
+        return dense(graph.x)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from bandana.engine.structure import build_structure
 from bandana.errors import UserError
-from bandana.graph import Features, Graph, SparseFeatures
+from bandana.graph import Features, Graph, SparseFeatures, dense
 from bandana.use.ids import ids_of
 
 
@@ -56,10 +56,10 @@ def _links(graph: Graph) -> Tensor:
 
 
 def _merged_features(before: Graph, addition: Graph, rows: Tensor, ids: Sequence[Any]) -> Features | None:
-    no_features, nothing_new = _is_identity(before.x), len(ids) == before.num_nodes
+    no_features, nothing_new = not before.has_features, len(ids) == before.num_nodes
     if no_features:
         return None
-    if _is_identity(addition.x):
+    if not addition.has_features:
         if nothing_new:
             return before.x
         raise UserError(
@@ -74,8 +74,8 @@ def _merged_features(before: Graph, addition: Graph, rows: Tensor, ids: Sequence
     if isinstance(before.x, SparseFeatures) and isinstance(addition.x, SparseFeatures):
         return _stacked(before.x, addition.x, rows, len(ids))
     x = torch.zeros(len(ids), before.num_features, device=before.device, dtype=torch.get_default_dtype())
-    x[: before.num_nodes] = _dense(before.x)
-    x[rows] = _dense(addition.x)
+    x[: before.num_nodes] = dense(before.x)
+    x[rows] = dense(addition.x)
     return x
 
 
@@ -87,11 +87,3 @@ def _stacked(old: SparseFeatures, new: SparseFeatures, rows: Tensor, num_nodes: 
     col = torch.cat([old.structure.col[kept], new.structure.col])
     structure, order = build_structure(row, col, num_nodes, old.shape[1])
     return SparseFeatures(structure, torch.cat([old.values[kept], new.values])[order])
-
-
-def _is_identity(x: Features) -> bool:
-    return isinstance(x, SparseFeatures) and x.is_identity
-
-
-def _dense(x: Features) -> Tensor:
-    return x.dense() if isinstance(x, SparseFeatures) else x

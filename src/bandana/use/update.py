@@ -15,7 +15,7 @@ from torch import Tensor
 from bandana.engine.propagate import EdgeWeights, gcn_weights
 from bandana.engine.structure import Structure
 from bandana.errors import UserError
-from bandana.graph import Features, Graph, SparseFeatures
+from bandana.graph import Features, Graph, SparseFeatures, dense
 from bandana.method import Method
 from bandana.methods.gae_tuned import GAETuned
 from bandana.use.ids import ids_of
@@ -166,14 +166,10 @@ def _rows_with_other_features(before: Features, after: Features, previous: Tenso
         difference = (_csr(after.structure, after.values) - old).indptr
         other = torch.from_numpy(np.diff(difference) > 0).to(previous.device)
     else:
-        other = (_dense(after) != _dense(before)[rows]).any(1)
+        other = (dense(after) != dense(before)[rows]).any(1)
     return (other | (previous < 0)).nonzero().squeeze(1)
 
 
 def _csr(structure: Structure, values: Tensor) -> Any:
     arrays = (values.cpu().numpy(), structure.col.cpu().numpy(), structure.rowptr.cpu().numpy())
     return csr_array(arrays, shape=(structure.num_rows, structure.num_cols))
-
-
-def _dense(x: Features) -> Tensor:
-    return x.dense() if isinstance(x, SparseFeatures) else x
