@@ -22,9 +22,9 @@ from pathlib import Path
 
 import torch
 
-from bandana.automatic import choose
 from bandana.estimator import learn
 from bandana.graph import Graph
+from bandana.own.automatic import choose
 
 LINKS = (3_000, 30_000, 200_000, 1_000_000)
 LINKS_PER_NODE = 10

@@ -23,7 +23,7 @@ from statistics import median
 
 import torch
 from meters import Meter, ResidentPeak, TensorPeak, synchronize
-from workers import Outcome, carry_out
+from bandana.workers import Outcome, carry_out
 
 from bandana.data.datasets import load
 from bandana.data.features import preprocess

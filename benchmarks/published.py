@@ -16,6 +16,7 @@ second time with weights chosen after the sigmoid.
 import argparse
 import csv
 import gc
+import hashlib
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,14 +27,14 @@ from typing import Any, NamedTuple, TextIO
 import torch
 from compare import read, write
 from figures import DATASETS, METRICS, PROTOCOLS
-from workers import carry_out
+from bandana.workers import carry_out
 
-from bandana.config import parse_assignment
+from bandana.config import parse_assignment, to_table, to_toml
 from bandana.data.datasets import find_dataset, load
 from bandana.data.splits import split_nodes
 from bandana.devices import resolve_device
 from bandana.evaluation.linear_probe import linear_probe
-from bandana.experiment import SeedResult, Task, run_seed
+from bandana.experiment import Experiment, SeedResult, Task, run_seed
 from bandana.files import write_text
 from bandana.paper.cookbook import recipe
 from bandana.registry import all_methods, get_method
@@ -50,7 +51,7 @@ PROBE_EPOCHS_PER_EPOCH = 10
 FIELDS = [
     *("method", "dataset", "task", "protocol", "seed", "micro_f1", "macro_f1", "auc", "ap", "auc_sigmoid32"),
     *("ap_sigmoid32", "tied_share", "decoder_auc", "mask_ratio", "best_epoch", "epochs", "seconds"),
-    *("pretrain_seconds", "peak_gpu_mb", "failed"),
+    *("pretrain_seconds", "peak_gpu_mb", "config", "failed"),
 ]
 
 
@@ -80,7 +81,8 @@ def train(run: Run, root: str | None, changes: Mapping[str, Any]) -> list[dict[s
         "seconds": time.perf_counter() - started,
         "peak_gpu_mb": torch.cuda.max_memory_allocated(device) / 1e6 if device.type == "cuda" else "",
     }
-    rows = [{**run._asdict(), **_facts(result), **cost, **result.record.metrics}]
+    config = {"config": digest_of(experiment)}
+    rows = [{**run._asdict(), **_facts(result), **cost, **config, **result.record.metrics}]
     if run.method == WITH_FLOORS:
         rows += [{**run._asdict(), "method": name, **scores} for name, scores in result.record.floors.items()]
     if run.task == "node":
@@ -90,6 +92,11 @@ def train(run: Run, root: str | None, changes: Mapping[str, Any]) -> list[dict[s
         again = linear_probe(result.embedding, labels, nodes, experiment.probe, run.seed, "separate")
         rows.append({**rows[0], **again, "protocol": "paper"})
     return rows
+
+
+def digest_of(experiment: Experiment) -> str:
+    """What tells settings apart, so that a later reader knows whether they are still the recipe's."""
+    return hashlib.sha256(to_toml(to_table(experiment)).encode()).hexdigest()[:8]
 
 
 def _reset_peak(device: torch.device) -> None:

@@ -30,10 +30,10 @@ MAY_IMPORT = {
 
 PIPELINE = {"data", "training", "evaluation", "scale"}
 ABOVE_THE_PIPELINE = {
-    *("methods", "registry", "experiment", "paper", "automatic", "calibration", "trained", "model_folder", "estimator"),
-    *("outputs", "own", "use", "demo", "terminal", "own_terminal", "cli", "__main__"),
+    *("methods", "registry", "experiment", "paper", "own", "model_folder", "estimator", "use"),
+    *("demo", "terminal", "cli", "__main__"),
 }
-COMMAND_LINE = {"cli", "terminal", "own_terminal", "demo", "__main__"}
+COMMAND_LINE = {"cli", "terminal", "demo", "__main__"}
 HEAVY = {"torch", "torch_geometric", "sklearn"}
 
 

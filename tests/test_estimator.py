@@ -11,11 +11,11 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
-from bandana.automatic import plan
 from bandana.errors import UserError
 from bandana.estimator import GraphEmbedder, learn
 from bandana.evaluation.dot_product_probe import dot_product_auc
 from bandana.graph import Graph
+from bandana.own.automatic import plan
 
 QUICK = {"epochs": 4, "dimensions": 8, "device": "cpu"}
 

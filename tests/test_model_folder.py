@@ -14,8 +14,8 @@ from bandana import model_folder
 from bandana.errors import UserError
 from bandana.graph import Graph
 from bandana.method import GraphSpec
+from bandana.own.trained import Scaling, TrainedModel, learns_single_nodes, nodes_fingerprint, weight_shapes
 from bandana.registry import all_methods
-from bandana.trained import Scaling, TrainedModel, learns_single_nodes, nodes_fingerprint, weight_shapes
 
 METHODS = all_methods()
 

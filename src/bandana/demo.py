@@ -11,7 +11,7 @@ from bandana.reporting.embeddings import write_parquet
 from bandana.reporting.plots import draw_map
 from bandana.reporting.record import RunRecord
 from bandana.reporting.tables import result_table
-from bandana.terminal import console, progress_bars, status
+from bandana.terminal.screen import console, progress_bars, status
 
 DATASET = "digits"
 

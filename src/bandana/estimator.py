@@ -9,14 +9,14 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import NotFittedError
 from torch import Tensor
 
-from bandana.automatic import Plan, build, plan
 from bandana.data.splits import EdgeSplit, Pairs, split_edges
 from bandana.devices import resolve_device
 from bandana.evaluation.dot_product_probe import dot_product_auc
 from bandana.evaluation.metrics import checked_score
 from bandana.graph import Graph
 from bandana.method import GraphSpec, Method
-from bandana.trained import Scaling, TrainedModel, learns_single_nodes, nodes_fingerprint
+from bandana.own.automatic import Plan, build, plan
+from bandana.own.trained import Scaling, TrainedModel, learns_single_nodes, nodes_fingerprint
 from bandana.training.trainer import TrainingState, pretrain
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def learn(
 
     Args:
         graph: What to embed.
-        made: How, from `bandana.automatic`.
+        made: How, from `bandana.own.automatic`.
         seed: Decides split, initial weights and training.
         device: ``auto``, ``cpu`` or ``cuda``.
         feature_names: Columns of the features, to be kept with the model.

@@ -16,8 +16,8 @@ from bandana.data.features import Preprocessing
 from bandana.errors import UserError
 from bandana.files import write_atomically, write_text
 from bandana.method import GraphSpec
+from bandana.own.trained import Scaling, TrainedModel, weight_shapes
 from bandana.registry import get_method
-from bandana.trained import Scaling, TrainedModel, weight_shapes
 
 FORMAT, FORMAT_VERSION = "bandana-model", 1
 DESCRIPTION, WEIGHTS = "model.json", "weights.safetensors"

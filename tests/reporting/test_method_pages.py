@@ -10,12 +10,12 @@ import pytest
 import torch
 from rich.console import Console
 
-from bandana import terminal
 from bandana.__main__ import main
 from bandana.graph import Graph
 from bandana.method import Batch, Clock, GraphSpec, Method, MethodFacts
 from bandana.registry import all_methods
 from bandana.reporting.method_pages import in_families, index_page, method_page, options
+from bandana.terminal import research
 
 COMMITTED = Path(__file__).parent.parent.parent / "docs" / "methods"
 
@@ -141,7 +141,7 @@ def test_the_index_has_every_method_floors_last() -> None:
 def test_the_committed_pages_are_current() -> None:
     """Otherwise: bandana methods --write-docs docs/methods."""
     committed = {path.name: path.read_text(encoding="utf-8") for path in COMMITTED.glob("*.md")}
-    assert committed == terminal.method_pages()
+    assert committed == research.method_pages()
 
 
 def test_the_command_writes_the_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,8 +158,8 @@ def test_the_command_writes_the_pages(tmp_path: Path, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("width", [80, 120])
 def test_the_listing_fits_the_terminal_and_keeps_names_whole(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     console = Console(width=width, file=StringIO())
-    monkeypatch.setattr(terminal, "console", console)
-    terminal.show_methods(json=False, write_docs=None)
+    monkeypatch.setattr(research, "console", console)
+    research.show_methods(json=False, write_docs=None)
     lines = console.file.getvalue().splitlines()
     assert max(map(len, lines)) <= width
     firsts = [line.split()[0] for line in lines if line.strip()]

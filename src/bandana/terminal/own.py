@@ -9,15 +9,15 @@ from typing import Any
 import torch
 from rich.table import Table
 
-from bandana.automatic import choose
 from bandana.config import parse_assignment
 from bandana.data.own_features import Missing
 from bandana.data.tables import read_graph
 from bandana.errors import UserError, did_you_mean
 from bandana.files import write_text
-from bandana.outputs import EMBEDDINGS, REPORT, open_output
-from bandana.own import embed_own, write_embedded
-from bandana.terminal import console, progress_bars, status
+from bandana.own.automatic import choose
+from bandana.own.embed import embed_own, write_embedded
+from bandana.own.outputs import EMBEDDINGS, REPORT, open_output
+from bandana.terminal.screen import console, progress_bars, status
 from bandana.use.classify import classify
 from bandana.use.ids import row_of
 from bandana.use.links import missing_links

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import torch
 
-from bandana.calibration import Estimate, estimate
 from bandana.config import nest, patch, to_table
 from bandana.data.features import Preprocessing, preprocess
 from bandana.devices import resolve_device
@@ -19,6 +18,7 @@ from bandana.errors import UserError
 from bandana.graph import Features, Graph, SparseFeatures
 from bandana.method import GraphSpec, Method
 from bandana.methods.bandana import BandanaConfig
+from bandana.own.calibration import Estimate, estimate
 from bandana.paper.cookbook import recipe
 from bandana.parts.encoders import EncoderConfig
 from bandana.parts.floor import Floor

@@ -20,8 +20,8 @@ from bandana.data.prepared import Prepared, flatten, restore
 from bandana.errors import UserError
 from bandana.files import write_atomically
 from bandana.graph import Graph
+from bandana.own.trained import TrainedModel
 from bandana.reporting.embeddings import read_embeddings
-from bandana.trained import TrainedModel
 
 EMBEDDINGS, GRAPH, MODEL, REPORT, RECORD = "embeddings.parquet", "graph.safetensors", "model", "report.html", "run.json"
 _FORMAT = 1

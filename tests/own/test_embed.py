@@ -7,15 +7,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from bandana import outputs, own
-from bandana.automatic import choose
 from bandana.data.tables import read_graph
 from bandana.errors import UserError
-from bandana.outputs import open_output
-from bandana.own import Embedded, embed_own, write_embedded
-from bandana.own_terminal import classify_and_show, show_comparison, show_links, show_similar, show_why
+from bandana.own import embed as own
+from bandana.own import outputs
+from bandana.own.automatic import choose
+from bandana.own.embed import Embedded, embed_own, write_embedded
+from bandana.own.outputs import open_output
 from bandana.reporting.embeddings import read_embeddings
-from bandana.terminal import console
+from bandana.terminal.own import classify_and_show, show_comparison, show_links, show_similar, show_why
+from bandana.terminal.screen import console
 
 PEOPLE = [f"person {number}" for number in range(40)]
 

@@ -1,9 +1,8 @@
-"""What a person sees in the terminal: progress bars, tables, and where things were written."""
+"""What a researcher sees: runs, methods, data sets and the machine."""
 
 import hashlib
 import json as jsonlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict
 from importlib.resources import files
 from itertools import groupby
@@ -11,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from rich.box import SIMPLE
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -20,17 +17,14 @@ from bandana import __version__
 from bandana.config import nest, parse_assignment, patch, read_toml, to_table, to_toml
 from bandana.data.datasets import DATASETS, presence
 from bandana.errors import UserError
-from bandana.experiment import Experiment, OnEpoch, profile, run
+from bandana.experiment import Experiment, profile, run
 from bandana.files import write_text
 from bandana.paper.cookbook import recipe
 from bandana.registry import all_methods
 from bandana.reporting.method_pages import in_families, index_page, method_page
 from bandana.reporting.record import RunFolder, environment
 from bandana.reporting.tables import profile_csv, profile_table, result_table
-from bandana.training.trainer import TrainingState
-
-console = Console()
-status = Console(stderr=True)
+from bandana.terminal.screen import console, progress_bars, status
 
 
 def run_and_show(
@@ -144,38 +138,6 @@ def show_environment(json: bool) -> None:
     for name, value in facts.items():
         table.add_row(name, value)
     console.print(table)
-
-
-@contextmanager
-def progress_bars(epochs: int) -> Iterator[Callable[[str], OnEpoch]]:
-    """Live bars on the terminal's error stream, one for each training that starts."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=20),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[note]}"),
-        TimeRemainingColumn(compact=True, elapsed_when_finished=True),
-    )
-    progress = Progress(*columns, console=status)
-
-    def start(name: str) -> OnEpoch:
-        progress.start()
-        bar = progress.add_task(name, total=epochs, note="")
-        return lambda state: progress.update(bar, completed=state.epoch, note=_note(state))
-
-    try:
-        yield start
-    finally:
-        if progress.tasks:
-            progress.stop()
-
-
-def _note(state: TrainingState) -> str:
-    if not state.history:
-        return "epochs"
-    last = state.history[-1]
-    best = f", best validation {100 * state.progress.best_value:.2f}" if "monitor" in last else ""
-    return f"epochs, loss {last['loss']:.3f}{best}"
 
 
 def _experiment(method: str, dataset: str | None, changes: dict[str, Any]) -> Experiment:

@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from bandana.automatic import HELD_OUT, SIZES, Choice, build, choose, plan, with_dimensions
-from bandana.calibration import Estimate, _power, _tensor_bytes, stand_in
-from bandana.calibration import _Cost as Cost
 from bandana.errors import UserError
 from bandana.graph import Graph, SparseFeatures
 from bandana.method import GraphSpec
+from bandana.own.automatic import HELD_OUT, SIZES, Choice, build, choose, plan, with_dimensions
+from bandana.own.calibration import Estimate, _power, _tensor_bytes, stand_in
+from bandana.own.calibration import _Cost as Cost
 from bandana.parts.floor import Floor
 from bandana.registry import all_methods, get_method
 from bandana.training.trainer import edge_batches, pretrain
@@ -60,7 +60,7 @@ def test_impossible_widths_are_refused(name: str, dimensions: int) -> None:
 def test_about_as_many_steps_are_taken_as_the_size_says(random_graph, monkeypatch, size, directed) -> None:
     graph = random_graph(200, 900, directed=directed)
     tier = size._replace(up_to_links=1e9, batch_links=size.batch_links and 100, steps=50)
-    monkeypatch.setattr("bandana.automatic.SIZES", (tier,))
+    monkeypatch.setattr("bandana.own.automatic.SIZES", (tier,))
     training = plan(graph).training
     per_epoch = len(list(edge_batches(graph, training.edge_batch_size, 0, 1)))
     assert (per_epoch == 1) == (size.batch_links == 0)
@@ -176,8 +176,8 @@ def test_what_was_measured_on_stand_ins_is_scaled_to_the_graph(monkeypatch, powe
             links=own, split_s=own * 1e-4, epoch_s=(own / 1e3) ** power, embed_s=0.0, tensor_bytes=5e6 + 100 * own
         )
 
-    monkeypatch.setattr("bandana.calibration._measure", cost_of)
-    monkeypatch.setattr("bandana.calibration.resident_bytes", lambda: 0)
+    monkeypatch.setattr("bandana.own.calibration._measure", cost_of)
+    monkeypatch.setattr("bandana.own.calibration.resident_bytes", lambda: 0)
     found = choose(graph, epochs=epochs).estimate
     assert found.seconds == pytest.approx(links * 1e-4 + 0.75 * epochs * (links / 1e3) ** power, rel=1e-6)
     beyond_the_graph = found.bytes - 5e6 - 100 * links
@@ -187,9 +187,9 @@ def test_what_was_measured_on_stand_ins_is_scaled_to_the_graph(monkeypatch, powe
 def test_memory_of_a_stand_in_tells_that_of_the_graph(monkeypatch) -> None:
     """The graph is small enough to stand for itself; then it may not, and the estimate hardly changes."""
     graph = big_graph(19_000, 1_900)
-    monkeypatch.setattr("bandana.calibration.resident_bytes", lambda: 0)
+    monkeypatch.setattr("bandana.own.calibration.resident_bytes", lambda: 0)
     itself = choose(graph, epochs=1).estimate
-    monkeypatch.setattr("bandana.calibration.STAND_IN_LINKS", 8_000)
+    monkeypatch.setattr("bandana.own.calibration.STAND_IN_LINKS", 8_000)
     assert choose(graph, epochs=1).estimate.bytes == pytest.approx(itself.bytes, rel=0.25)
 
 

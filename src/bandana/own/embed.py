@@ -6,8 +6,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from bandana import __version__, model_folder, outputs
-from bandana.automatic import Choice, build
+from bandana import __version__, model_folder
 from bandana.config import to_table
 from bandana.data.tables import OwnGraph
 from bandana.estimator import Learned, OnEpoch, learn
@@ -15,6 +14,8 @@ from bandana.evaluation.graph_facts import GraphFacts, describe_graph
 from bandana.evaluation.quality import Quality, judge
 from bandana.evaluation.verdicts import verdicts
 from bandana.method import GraphSpec
+from bandana.own import outputs
+from bandana.own.automatic import Choice, build
 from bandana.reporting.embeddings import write_embeddings
 from bandana.reporting.html import write_report
 from bandana.reporting.own_report import own_report

@@ -1,0 +1,1 @@
+"""Somebody's own graph: choose, estimate, learn, judge, write."""
