@@ -23,7 +23,6 @@ from statistics import median
 
 import torch
 from meters import Meter, ResidentPeak, TensorPeak, synchronize
-from bandana.workers import Outcome, carry_out
 
 from bandana.data.datasets import load
 from bandana.data.features import preprocess
@@ -35,6 +34,7 @@ from bandana.method import GraphSpec
 from bandana.paper.cookbook import recipe
 from bandana.registry import all_methods, get_method
 from bandana.training.trainer import TrainingState, edge_batches, pretrain
+from bandana.workers import Outcome, carry_out
 
 SEED = 0
 SMALLEST = "karate"

@@ -27,7 +27,6 @@ from typing import Any, NamedTuple, TextIO
 import torch
 from compare import read, write
 from figures import DATASETS, METRICS, PROTOCOLS
-from bandana.workers import carry_out
 
 from bandana.config import parse_assignment, to_table, to_toml
 from bandana.data.datasets import find_dataset, load
@@ -39,6 +38,7 @@ from bandana.files import write_text
 from bandana.paper.cookbook import recipe
 from bandana.registry import all_methods, get_method
 from bandana.training.trainer import TrainingState
+from bandana.workers import carry_out
 
 WITH_FLOORS = "bandana"
 """The method that is trained under both protocols, and whose floors are recorded."""

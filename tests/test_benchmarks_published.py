@@ -19,7 +19,7 @@ from bandana.registry import all_methods
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 figures, compare, workers, published, methods = map(
-    import_module, ("figures", "compare", "workers", "published", "methods")
+    import_module, ("figures", "compare", "bandana.workers", "published", "methods")
 )
 sys.path.pop(0)
 
