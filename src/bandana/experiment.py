@@ -40,6 +40,7 @@ class SplitConfig:
 
     valid_edges: float = 0.05
     test_edges: float = 0.10
+    """Shares of the links. Zero for both holds out nothing, for a node task that chooses no weights by links."""
     nodes: tuple[float, float, float] = (0.1, 0.1, 0.8)
     """Training, validation and test share of the nodes, where the data set has no official split."""
 
@@ -62,6 +63,10 @@ class Experiment:
     training: TrainingConfig = field(default_factory=TrainingConfig)
     split: SplitConfig = field(default_factory=SplitConfig)
     probe: LinearProbeConfig = field(default_factory=LinearProbeConfig)
+
+    def __post_init__(self) -> None:
+        if not self.split.valid_edges and (self.task == "link" or self.monitor != "none"):
+            raise ValueError("split.valid_edges: must be positive where links are predicted or choose weights, got 0")
 
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> "Experiment":
@@ -165,11 +170,11 @@ def seed_run(
 ) -> Training[SeedResult]:
     """What `run_seed` does, as a training whose steps someone else takes: see `bandana.training.together`."""
     graph = preprocess(data.graph, experiment.features).to(device)
-    edges = _edge_split(experiment, data, graph, seed)
+    edges = edges_of(experiment, data, graph, seed)
     evaluation = _evaluation(experiment, data, graph, edges, seed)
     method = build(experiment, GraphSpec.of(graph), seed).to(device)
     beaten = _floors(experiment, evaluation, method, edges) if floors else {}
-    monitor = _monitor(experiment, method, edges)
+    monitor = monitor_of(experiment, method, edges)
     state = yield from pretraining(
         method, edges.train, experiment.training, seed=seed, monitor=monitor, checkpoint=checkpoint, on_epoch=on_epoch
     )
@@ -199,7 +204,7 @@ def profile(
     where = resolve_device(device)
     data = load(experiment.dataset, data_root)
     graph = preprocess(data.graph, experiment.features).to(where)
-    train = _edge_split(experiment, data, graph, seed).train
+    train = edges_of(experiment, data, graph, seed).train
     method = build(experiment, GraphSpec.of(graph), seed).to(where)
     return profile_training(method, train, experiment.training, seed=seed)
 
@@ -218,7 +223,8 @@ def embed(method: Method, graph: Graph) -> Tensor:
     return method.embed(graph)
 
 
-def _edge_split(experiment: Experiment, data: Dataset, graph: Graph, seed: int) -> EdgeSplit:
+def edges_of(experiment: Experiment, data: Dataset, graph: Graph, seed: int) -> EdgeSplit:
+    """The links that are held out, and the graph without them; an official split comes before one of ours."""
     if data.edge_split is not None:
         official = data.edge_split
         seen = replace(
@@ -253,7 +259,7 @@ def _floors(experiment: Experiment, evaluation: Evaluation, method: Method, edge
     return floors
 
 
-def _monitor(experiment: Experiment, method: Method, edges: EdgeSplit) -> Callable[[], float] | None:
+def monitor_of(experiment: Experiment, method: Method, edges: EdgeSplit) -> Callable[[], float] | None:
     """The validation score that chooses the weights; test pairs are out of its reach."""
     if experiment.monitor == "none":
         return None

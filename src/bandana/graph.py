@@ -43,6 +43,31 @@ class SparseFeatures(NamedTuple):
 Features: TypeAlias = Tensor | SparseFeatures
 
 
+class Outside(NamedTuple):
+    """Edges that reach a sub-graph from outside, by receiving node: ``rowptr [nodes + 1]`` and ``keys [edges]``."""
+
+    rowptr: Tensor
+    keys: Tensor
+
+
+class Origin(NamedTuple):
+    """Where a sub-graph lies in the whole graph.
+
+    Attributes:
+        rows: ``[nodes]`` ascending, what its nodes are called there.
+        num_nodes: Of the whole.
+        outside: Edges that were cut off, where they still take part in the softmax of bandwidths.
+    """
+
+    rows: Tensor
+    num_nodes: int
+    outside: Outside | None = None
+
+    def to(self, device: torch.device | str) -> "Origin":
+        outside = None if self.outside is None else Outside(*(tensor.to(device) for tensor in self.outside))
+        return Origin(self.rows.to(device), self.num_nodes, outside)
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Graph:
     """A graph with node features, immutable, with its edges in the order of their receiving node.
@@ -55,6 +80,7 @@ class Graph:
         weight: ``[edges]`` positive edge weights in the structure's order, or None for all ones.
         directed: Whether edges go one way only.
         node_ids: The user's own ids, in row order, or None for 0, 1, 2, …
+        origin: The place in a larger graph, or None for a graph that is whole.
     """
 
     structure: Structure
@@ -63,6 +89,7 @@ class Graph:
     weight: Tensor | None = None
     directed: bool = False
     node_ids: Sequence[Any] | None = None
+    origin: Origin | None = None
 
     @property
     def num_nodes(self) -> int:
@@ -101,6 +128,21 @@ class Graph:
         return entry_keys(self.structure.row, self.structure.col, self.num_nodes)
 
     @cached_property
+    def noise_keys(self) -> Tensor:
+        """``[edges]`` what noise belongs to: the keys that the edges have in the whole graph."""
+        if self.origin is None:
+            return self.edge_keys
+        rows = self.origin.rows
+        return entry_keys(rows[self.structure.row], rows[self.structure.col], self.origin.num_nodes)
+
+    @cached_property
+    def loop_keys(self) -> Tensor:
+        """``[nodes]`` the same for self-loops."""
+        if self.origin is None:
+            return torch.arange(self.num_nodes, device=self.device) * (self.num_nodes + 1)
+        return self.origin.rows * (self.origin.num_nodes + 1)
+
+    @cached_property
     def links(self) -> Tensor:
         """Entry of every link once: all entries of a directed graph, one of each two of an undirected one."""
         if self.directed:
@@ -117,6 +159,7 @@ class Graph:
             x=self.x.to(device),
             y=move(self.y),
             weight=move(self.weight),
+            origin=None if self.origin is None else self.origin.to(device),
         )
 
     def keep_edges(self, entries: Tensor) -> "Graph":

@@ -8,8 +8,10 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from bandana.engine.streams import generator
+from bandana.engine.streams import generator, generator_seed
 from bandana.graph import Graph
+
+_WHOLE_EPOCH = -1  # sets these streams apart from those that end in a number of links
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,19 +25,59 @@ class Clock:
     epoch: int = 0
     step: int = 0
     num_epochs: int = 1
-    device_step: Tensor | None = None
-    """The step as a scalar tensor, in a step that is recorded once and replayed: there `step` stands still."""
-    device_generator: torch.Generator | None = None
-    """The generator of such a step, which whoever replays it sets to the right place each time."""
+    place: tuple[int, ...] = ()
+    """Further words of its streams, where several parts of a graph take the same step: which one this is."""
+    recorded: "RecordedClock | None" = None
+    """Where a step that is recorded once and replayed reads the time: there `step` and `epoch` stand still."""
 
     @property
     def counter(self) -> int | Tensor:
         """The step, as noise that belongs to edges takes it."""
-        return self.step if self.device_step is None else self.device_step
+        return self.recorded.step if self.recorded else self.step
+
+    @property
+    def epoch_counter(self) -> int | Tensor:
+        """The epoch, as weights that change with it take it."""
+        return self.recorded.epoch if self.recorded else self.epoch
 
     def generator(self, device: torch.device) -> torch.Generator:
         """A fresh generator for this step. Ask once per step."""
-        return self.device_generator or generator(device, self.seed, self.step)
+        return self.recorded.generator if self.recorded else generator(device, *self.step_stream)
+
+    def epoch_generator(self, device: torch.device) -> torch.Generator:
+        """A generator that starts anew with every epoch, for what all of its steps share. Ask once per step."""
+        return self.recorded.epoch_generator if self.recorded else generator(device, *self.epoch_stream)
+
+    @property
+    def step_stream(self) -> tuple[int, ...]:
+        """Name of the randomness of this step."""
+        return self.seed, self.step, *self.place
+
+    @property
+    def epoch_stream(self) -> tuple[int, ...]:
+        """Name of the randomness of this epoch."""
+        return self.seed, self.epoch, _WHOLE_EPOCH, *self.place
+
+
+class RecordedClock(NamedTuple):
+    """The time as whoever replays a step sets it before each replay: scalar tensors, and generators in their places."""
+
+    step: Tensor
+    epoch: Tensor
+    generator: torch.Generator
+    epoch_generator: torch.Generator
+
+    @classmethod
+    def on(cls, device: torch.device) -> "RecordedClock":
+        step, epoch = (torch.zeros((), dtype=torch.long, device=device) for _ in range(2))
+        return cls(step, epoch, torch.Generator(device), torch.Generator(device))
+
+    def set(self, clock: Clock) -> None:
+        """Show the time of a step."""
+        self.step.fill_(clock.step)
+        self.epoch.fill_(clock.epoch)
+        self.generator.manual_seed(generator_seed(*clock.step_stream))
+        self.epoch_generator.manual_seed(generator_seed(*clock.epoch_stream))
 
 
 class Batch(NamedTuple):
@@ -69,7 +111,10 @@ class Method(nn.Module, ABC):
     facts: ClassVar["MethodFacts"]
     replayable: ClassVar[bool] = False
     """Whether every step does the same work on tensors of the same shapes, reads no result back to the host, and takes
-    from the clock nothing but `counter` and `generator`. Then a GPU records one step and replays it."""
+    from the clock nothing but counters and generators. Then a GPU records one step and replays it."""
+    shardable: ClassVar[bool] = False
+    """Whether the loss is a mean over the batch's links, in a single turn, that needs nothing of the graph beyond the
+    batch. Then it can be learned from the parts of a store, by any number of processes."""
 
     @abstractmethod
     def loss(self, batch: Batch, clock: Clock) -> Tensor:

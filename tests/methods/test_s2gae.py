@@ -13,7 +13,7 @@ from bandana.engine.negatives import sample_negatives
 from bandana.graph import Graph
 from bandana.method import Batch, Clock, GraphSpec
 from bandana.methods.s2gae import S2GAE, S2GAEConfig
-from bandana.parts.edge_masks import epoch_generator, hide_entries_by_count, hide_links_by_count
+from bandana.parts.edge_masks import hide_entries_by_count, hide_links_by_count
 
 GraphFactory = Callable[..., Graph]
 CLOCK = Clock(seed=3, epoch=2, step=7)
@@ -55,7 +55,7 @@ def naive_loss(method: S2GAE, graph: Graph) -> Tensor:
     config, generator = method.config, CLOCK.generator(graph.device)
     undirected = config.masking == "undirected"
     hide = hide_links_by_count if undirected else hide_entries_by_count
-    mask = hide(graph, config.mask_rate, epoch_generator(CLOCK, graph.device))
+    mask = hide(graph, config.mask_rate, CLOCK.epoch_generator(graph.device))
     codes = naive_codes(method, graph, mask.visible if graph.weight is None else mask.visible * graph.weight)
     entries = graph.links.tolist()
     if not undirected and not graph.directed:

@@ -11,7 +11,6 @@ from bandana.graph import Graph
 from bandana.method import Clock
 from bandana.parts.edge_masks import (
     EdgeMask,
-    epoch_generator,
     hide_entries,
     hide_entries_by_count,
     hide_links_by_count,
@@ -142,7 +141,7 @@ def test_visible_weights_are_the_graphs_own(random_graph: GraphFactory) -> None:
 
 def test_all_steps_of_an_epoch_share_a_stream() -> None:
     def draw(clock: Clock) -> float:
-        return float(torch.rand(1, generator=epoch_generator(clock, CPU)))
+        return float(torch.rand(1, generator=clock.epoch_generator(CPU)))
 
     assert draw(Clock(1, epoch=2, step=5)) == draw(Clock(1, epoch=2, step=6))
     assert len({draw(Clock(seed, epoch=epoch)) for seed in range(3) for epoch in range(3)}) == 9

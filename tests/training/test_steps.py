@@ -12,6 +12,7 @@ from bandana.method import GraphSpec
 from bandana.methods.bandana import Bandana, BandanaConfig
 from bandana.parts.encoders import EncoderConfig
 from bandana.parts.masks import MaskConfig
+from bandana.registry import all_methods, get_method
 from bandana.training import steps
 from bandana.training.steps import Training
 from bandana.training.together import carry_out
@@ -70,6 +71,28 @@ def test_replayed_kernels_draw_the_same_numbers(graph: Graph, batch: int) -> Non
     (plain, _), (replayed, _) = (train(graph, flag, training=training) for flag in (False, True))
     for row, expected in zip(replayed.history[:6], plain.history[:6], strict=True):
         assert row["loss"] == pytest.approx(expected["loss"], rel=5e-3)
+
+
+REPLAYABLE = sorted(name for name, method in all_methods().items() if method.replayable)
+
+
+@pytest.mark.usefixtures("repeatable")
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("batch", [64, 0])
+@pytest.mark.parametrize("name", REPLAYABLE)
+def test_steps_of_every_method_are_replayed_as_they_are_written(graph: Graph, name: str, batch: int) -> None:
+    losses, weights = [], []
+    for replayed in (False, True):
+        torch.manual_seed(0)
+        family = get_method(name)
+        method = family(family.Config(), GraphSpec.of(graph)).to(graph.device)
+        method.replayable = replayed  # type: ignore[misc]
+        state = pretrain(method, graph, replace(TRAINING, edge_batch_size=batch, lr=1e-3), seed=3)
+        losses.append([row["loss"] for row in state.history])
+        weights.append(torch.cat([weight.detach().flatten() for weight in method.parameters()]))
+    assert losses[1] == pytest.approx(losses[0], rel=1e-5)
+    assert len(set(losses[1])) == TRAINING.epochs
+    torch.testing.assert_close(weights[1], weights[0], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("target", ["aligned", "released", "shuffled", "constant"])

@@ -111,7 +111,7 @@ def split_edges(graph: Graph, valid: float = 0.05, test: float = 0.10, *, seed: 
     Args:
         graph: The whole graph.
         valid: Share of the links held out for validation, rounded down.
-        test: Share of the links held out for testing, rounded down.
+        test: Share of the links held out for testing, rounded down; zero for both holds out nothing.
         seed: The same seed gives the same split.
 
     Raises:
@@ -202,8 +202,12 @@ def verify(split: EdgeSplit, whole: Graph | None = None) -> None:
 
 
 def _held_out_sizes(graph: Graph, valid: float, test: float) -> tuple[int, int]:
+    if valid == test == 0:
+        return 0, 0
     if not (valid > 0 and test > 0 and valid + test < 1):
-        raise UserError(f"split_edges: valid and test must be positive and below 1 together, got {valid} and {test}.")
+        raise UserError(
+            f"split_edges: valid and test must be positive and below 1 together, or both zero, got {valid} and {test}."
+        )
     num_links = graph.links.numel()
     num_valid, num_test = int(valid * num_links), int(test * num_links)
     if num_valid < 1 or num_test < 1:

@@ -80,6 +80,13 @@ def segment_softmax(structure: Structure, logits: Tensor, loop_logits: Tensor | 
     return shares.div_(total.index_select(0, structure.row)), loop.div_(total)
 
 
+def segment_logsumexp(rowptr: Tensor, logits: Tensor) -> Tensor:
+    """``[rows]`` logarithm of the sum of the exponentials of each row's logits; minus infinity for empty rows."""
+    highest = torch.segment_reduce(logits, "max", offsets=rowptr, unsafe=True)
+    known = highest.repeat_interleave(rowptr.diff(), output_size=logits.numel())
+    return torch.segment_reduce((logits - known).exp_(), "sum", offsets=rowptr, unsafe=True, initial=0).log_() + highest
+
+
 def _unit(bits: Tensor) -> Tensor:
     """The low 32 bits of each word as a number in (0, 1]."""
     return (bits & 0xFFFFFFFF).to(torch.get_default_dtype()).add_(0.5).mul_(2.0**-32)

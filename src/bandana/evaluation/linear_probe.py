@@ -1,11 +1,12 @@
 """Linear probing: how well one linear layer reads the class of a node from its frozen embedding.
 
-All repeats train at once, as one batched product. Each has its own initial weights and its own order of the nodes in
-every epoch, drawn from a stream that depends on the seed and the number of the repeat alone, so that each is the
-probe it would be by itself, whatever the number of repeats.
+All repeats train at once, as one product; on a GPU, an epoch is recorded and replayed. Each repeat has its own initial
+weights and its own order of the nodes in every epoch, drawn from a stream that depends on the seed and the number of
+the repeat alone, so that each is the probe it would be by itself, whatever the number of repeats.
 """
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -18,6 +19,7 @@ from bandana.data.splits import NodeSplit
 from bandana.engine.streams import generator
 from bandana.errors import UserError
 from bandana.evaluation.metrics import batch_macro_f1, batch_micro_f1
+from bandana.training.steps import Recorded, own_stream
 
 Selection: TypeAlias = Literal["joint", "separate"]
 """``"joint"`` scores both metrics at the epoch of best validation micro-F1; ``"separate"`` lets each metric have the
@@ -62,12 +64,14 @@ class Probes(NamedTuple):
         bias: ``[repeats, classes]``.
         epoch: ``[repeats]`` the chosen epoch, from 0.
         valid: ``[repeats]`` the validation score that chose it.
+        seen: Epochs that were there to choose from.
     """
 
     weight: Tensor
     bias: Tensor
     epoch: Tensor
     valid: Tensor
+    seen: Tensor
 
     def predict(self, x: Tensor) -> Tensor:
         """``[repeats, n]`` classes of ``[n, width]`` embeddings."""
@@ -113,6 +117,15 @@ def linear_probe(
     return summary
 
 
+def validation_score(z: Tensor, y: Tensor, split: NodeSplit, config: LinearProbeConfig, seed: int) -> float:
+    """Mean micro-F1 on the validation nodes of probes at their chosen epochs: what `linear_probe` calls valid_micro_f1.
+
+    The test part of the split is not read, neither its nodes nor their classes. For the arguments see `linear_probe`.
+    """
+    train, valid = (_part(z, y, name, getattr(split, name), config) for name in ("train", "valid"))
+    return float(train_probes(train, valid, config, seed)[0].valid.mean())
+
+
 @torch.no_grad()
 def train_probes(
     train: Labelled, valid: Labelled, config: LinearProbeConfig, seed: int, selection: Selection = "joint"
@@ -122,32 +135,65 @@ def train_probes(
     Returns:
         The probes at the epochs to be scored by micro-F1 and by macro-F1: the same ones if the selection is joint.
     """
-    device, (num_nodes, width), num_classes = train.x.device, train.x.shape, _num_classes(train, valid)
+    device, width, num_classes = train.x.device, train.x.shape[1], _num_classes(train, valid)
     generators = [generator(device, seed, repeat) for repeat in range(config.repeats)]
     weight = torch.stack([xavier_uniform_(train.x.new_empty(num_classes, width), generator=g) for g in generators])
     bias = weight.new_zeros(config.repeats, num_classes)
-    optimizer = torch.optim.Adam([weight, bias], lr=config.lr, weight_decay=config.weight_decay, fused=True)
+    on_gpu = device.type == "cuda"
+    optimizer = torch.optim.Adam(
+        [weight, bias], lr=config.lr, weight_decay=config.weight_decay, fused=True, capturable=on_gpu
+    )
     truth = one_hot(train.y, num_classes).to(weight.dtype)
-    # One buffer for all steps: on a CPU, fresh pages for a gather of this size cost more than the products.
-    gathered = train.x.new_empty(config.repeats * min(config.batch_size, num_nodes), width)
-    untrained = valid.x.new_full((config.repeats,), -1, dtype=torch.float64)
-    by_micro = by_macro = Probes(weight, bias, untrained.long(), untrained)
-    for epoch in range(config.epochs):
-        orders = torch.stack([torch.randperm(num_nodes, generator=g, device=device) for g in generators])
-        for start in range(0, num_nodes, config.batch_size):
-            nodes = orders[:, start : start + config.batch_size]
-            x = torch.index_select(train.x, 0, nodes.flatten(), out=gathered[: nodes.numel()])
-            _step(optimizer, weight, bias, x.view(*nodes.shape, width), truth[nodes])
+    batches = _Batches(train.x, truth, config.repeats, config.batch_size)
+    by_micro, by_macro = (_untrained(weight, bias, valid.x) for _ in range(2))
+
+    def epoch() -> Tensor:
+        for x, target in batches:
+            _step(optimizer, weight, bias, x, target)
         prediction = _predict(weight, bias, valid.x)
-        by_micro = _better(by_micro, weight, bias, epoch, batch_micro_f1(prediction, valid.y))
+        _keep_better(by_micro, weight, bias, batch_micro_f1(prediction, valid.y))
         if selection == "separate":
-            macro = batch_macro_f1(prediction, valid.y, num_classes)
-            by_macro = _better(by_macro, weight, bias, epoch, macro)
+            _keep_better(by_macro, weight, bias, batch_macro_f1(prediction, valid.y, num_classes))
+        return by_micro.valid
+
+    with own_stream(device):
+        one_epoch = Recorded(epoch) if on_gpu else epoch
+        for _ in range(config.epochs):
+            batches.shuffle(generators)
+            one_epoch()
     return by_micro, by_macro if selection == "separate" else by_micro
 
 
+class _Batches:
+    """The training nodes of each probe in an order of its own; batches are read into memory that stays in place."""
+
+    def __init__(self, x: Tensor, truth: Tensor, repeats: int, size: int) -> None:
+        self._x, self._truth, self._size = x, truth, min(size, x.shape[0])
+        self._order = torch.empty(repeats, x.shape[0], dtype=torch.long, device=x.device)
+        # One buffer for all steps: on a CPU, fresh pages for a gather of this size cost more than the products.
+        self._gathered = None if self._is_one else x.new_empty(repeats * self._size, x.shape[1])
+
+    @property
+    def _is_one(self) -> bool:
+        return self._size == self._x.shape[0]
+
+    def shuffle(self, generators: Sequence[torch.Generator]) -> None:
+        if not self._is_one:  # one batch of all nodes is the same in any order
+            for row, own in zip(self._order, generators, strict=True):
+                torch.randperm(row.numel(), generator=own, device=row.device, out=row)
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """``x [batch, width]`` and ``truth [batch, classes]`` for all, or with ``[repeats]`` in front, for each."""
+        if self._gathered is None:
+            yield self._x, self._truth
+            return
+        for nodes in self._order.split(self._size, dim=1):
+            x = torch.index_select(self._x, 0, nodes.flatten(), out=self._gathered[: nodes.numel()])
+            yield x.view(*nodes.shape, -1), self._truth[nodes]
+
+
 def _step(optimizer: torch.optim.Optimizer, weight: Tensor, bias: Tensor, x: Tensor, truth: Tensor) -> None:
-    """Descend the mean cross entropy of each probe over its own batch.
+    """Descend the mean cross entropy of each probe over its batch.
 
     Its gradient in the logits is probability minus truth, so the step is a handful of kernels without autograd.
 
@@ -155,12 +201,16 @@ def _step(optimizer: torch.optim.Optimizer, weight: Tensor, bias: Tensor, x: Ten
         optimizer: Of `weight` and `bias`.
         weight: ``[repeats, classes, width]``.
         bias: ``[repeats, classes]``.
-        x: ``[repeats, batch, width]`` embeddings.
-        truth: ``[repeats, batch, classes]`` one at the class of each node, zero elsewhere.
+        x: ``[repeats, batch, width]`` embeddings, or ``[batch, width]`` of a batch that all probes share.
+        truth: One at the class of each node, zero elsewhere, ``[…, classes]``.
     """
-    logits = torch.baddbmm(bias.unsqueeze(2), weight, x.transpose(1, 2))
-    error = logits.softmax(1).sub_(truth.transpose(1, 2)).div_(x.shape[1])
-    weight.grad, bias.grad = torch.bmm(error, x), error.sum(2)
+    if x.dim() == 2:
+        logits = torch.addmm(bias.flatten().unsqueeze(1), weight.flatten(0, 1), x.T).view(*bias.shape, -1)
+    else:
+        logits = torch.baddbmm(bias.unsqueeze(2), weight, x.transpose(1, 2))
+    error = logits.softmax(1).sub_(truth.mT).div_(x.shape[-2])
+    weight.grad = (error.flatten(0, 1) @ x).view_as(weight) if x.dim() == 2 else torch.bmm(error, x)
+    bias.grad = error.sum(2)
     optimizer.step()
 
 
@@ -170,15 +220,20 @@ def _predict(weight: Tensor, bias: Tensor, x: Tensor) -> Tensor:
     return logits.view(-1, repeats, classes).argmax(2).T
 
 
-def _better(best: Probes, weight: Tensor, bias: Tensor, epoch: int, valid: Tensor) -> Probes:
-    """The probes after this epoch where they validate at least as well as before, the former best elsewhere."""
+def _untrained(weight: Tensor, bias: Tensor, valid: Tensor) -> Probes:
+    """Room for the best probes, worse than any."""
+    score = valid.new_full((weight.shape[0],), -1, dtype=torch.float64)
+    return Probes(weight.clone(), bias.clone(), score.long(), score, torch.zeros_like(score, dtype=torch.long)[0])
+
+
+def _keep_better(best: Probes, weight: Tensor, bias: Tensor, valid: Tensor) -> None:
+    """Take over the probes after this epoch where they validate at least as well as the best before."""
     better = valid >= best.valid
-    return Probes(
-        torch.where(better[:, None, None], weight, best.weight),
-        torch.where(better[:, None], bias, best.bias),
-        torch.where(better, epoch, best.epoch),
-        torch.where(better, valid, best.valid),
-    )
+    torch.where(better[:, None, None], weight, best.weight, out=best.weight)
+    torch.where(better[:, None], bias, best.bias, out=best.bias)
+    torch.where(better, best.seen, best.epoch, out=best.epoch)
+    torch.where(better, valid, best.valid, out=best.valid)
+    best.seen.add_(1)
 
 
 def _part(z: Tensor, y: Tensor, name: str, nodes: Tensor, config: LinearProbeConfig) -> Labelled:

@@ -58,6 +58,7 @@ class ARGA(Method):
         paper="Pan et al., Adversarially Regularized Graph Autoencoder for Graph Embedding, IJCAI 2018",
         cost="O(edges · width + nodes · width²), with all pairs O(nodes² · width)",
     )
+    replayable = True
 
     def __init__(self, config: ARGAConfig, spec: GraphSpec) -> None:
         super().__init__()

@@ -53,6 +53,7 @@ class ARVGA(Method):
         paper="Pan et al., Adversarially Regularized Graph Autoencoder for Graph Embedding, IJCAI 2018",
         cost="O(edges · width + nodes · width²), with all pairs O(nodes² · width)",
     )
+    replayable = True
 
     def __init__(self, config: ARVGAConfig, spec: GraphSpec) -> None:
         super().__init__()

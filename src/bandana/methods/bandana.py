@@ -24,6 +24,7 @@ from torch import Tensor
 
 from bandana.engine.negatives import sample_negatives
 from bandana.engine.propagate import gcn_weights
+from bandana.errors import UserError
 from bandana.graph import Graph
 from bandana.method import Batch, Clock, GraphSpec, Method, MethodFacts
 from bandana.parts.decoders import HadamardMLP
@@ -86,6 +87,7 @@ class Bandana(Method):
         cost="O(layers · (edges · width · decoder width + nodes · width²))",
     )
     replayable = True
+    shardable = True
 
     def __init__(self, config: BandanaConfig, spec: GraphSpec) -> None:
         super().__init__()
@@ -157,6 +159,8 @@ class Bandana(Method):
             case "shuffled":
                 return bandwidths[torch.randperm(graph.num_edges, generator=generator, device=graph.device)]
             case "released":
+                if graph.origin is not None:
+                    raise UserError("target: 'released' pairs the edges of a whole graph; use another with a store.")
                 assert self._released_order is not None, "prepare() comes before the first loss()"
                 return bandwidths[self._released_order]
 

@@ -78,6 +78,7 @@ class CCASSG(Method):
         "NeurIPS 2021",
         cost="O(layers · (edges · width + nodes · width²))",
     )
+    replayable = True
 
     def __init__(self, config: CCASSGConfig, spec: GraphSpec) -> None:
         super().__init__()

@@ -49,6 +49,8 @@ class GAE(Method):
         paper="Kipf and Welling, Variational Graph Auto-Encoders, NIPS workshop 2016",
         cost="O(edges · width + nodes · width²), with all pairs O(nodes² · width)",
     )
+    replayable = True
+    shardable = True
 
     def __init__(self, config: GAEConfig, spec: GraphSpec) -> None:
         super().__init__()

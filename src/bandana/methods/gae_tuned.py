@@ -79,6 +79,7 @@ class GAETuned(Method):
         cost="O(hops · edges · width + links · decoder layers · width²)",
         tasks=("link",),
     )
+    replayable = True
 
     def __init__(self, config: GAETunedConfig, spec: GraphSpec) -> None:
         super().__init__()
@@ -145,7 +146,7 @@ def _without(graph: Graph, links: Tensor) -> Tensor:
     weight = torch.ones_like(graph.structure.col, dtype=torch.get_default_dtype())
     if graph.weight is not None:
         weight *= graph.weight
-    weight[links] = 0
+    weight.index_fill_(0, links, 0)
     if not graph.directed:
-        weight[graph.structure.transposed_entry[links]] = 0
+        weight.index_fill_(0, graph.structure.transposed_entry[links], 0)
     return weight

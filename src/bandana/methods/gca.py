@@ -62,6 +62,7 @@ class GCA(Method):
         paper="Zhu et al., Graph Contrastive Learning with Adaptive Augmentation, WWW 2021",
         cost="O(nodes² · width + edges · width)",
     )
+    replayable = True
 
     def __init__(self, config: GCAConfig, spec: GraphSpec) -> None:
         super().__init__()

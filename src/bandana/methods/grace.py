@@ -46,6 +46,7 @@ class GRACE(Method):
         paper="Zhu et al., Deep Graph Contrastive Representation Learning, ICML Workshop GRL+ 2020",
         cost="O(nodes² · width + edges · width)",
     )
+    replayable = True
 
     def __init__(self, config: GRACEConfig, spec: GraphSpec) -> None:
         super().__init__()

@@ -68,6 +68,7 @@ class GraphMAE(Method):
         paper="Hou et al., GraphMAE: Self-Supervised Masked Graph Autoencoders, KDD 2022",
         cost="O(layers · (edges · width + nodes · width²) + feature entries · width + features · width²)",
     )
+    replayable = True
 
     def __init__(self, config: GraphMAEConfig, spec: GraphSpec) -> None:
         super().__init__()

@@ -93,6 +93,7 @@ class GraphMAE2(Method):
         paper="Hou et al., GraphMAE2: A Decoding-Enhanced Masked Self-Supervised Graph Learner, WWW 2023",
         cost="O((layers + blankings) · (edges · width + nodes · width²) + features · width²)",
     )
+    replayable = True
 
     def __init__(self, config: GraphMAE2Config, spec: GraphSpec) -> None:
         super().__init__()
@@ -121,10 +122,15 @@ class GraphMAE2(Method):
     def turns(self, batch: Batch, clock: Clock) -> Iterator[tuple[str, Tensor]]:
         """The loss, and the target on its way to the weights that the loss was taken with."""
         loss = self.loss(batch, clock)
-        if clock.epoch > self.config.still_epochs:
-            follow(self.target_encoder, self.encoder, self.config.momentum)
-            follow(self.target_projector, self.projector, self.config.momentum)
+        momentum = self._momentum(clock.epoch_counter)
+        follow(self.target_encoder, self.encoder, momentum)
+        follow(self.target_projector, self.projector, momentum)
         yield "main", loss
+
+    def _momentum(self, epoch: int | Tensor) -> float | Tensor:
+        """How much the target keeps of itself: everything in the first epochs."""
+        still, momentum = epoch <= self.config.still_epochs, self.config.momentum
+        return torch.where(still, 1.0, momentum) if isinstance(still, Tensor) else 1.0 if still else momentum
 
     def loss(self, batch: Batch, clock: Clock) -> Tensor:
         """Hide nodes and encode; then predict the target's codes, and the features from every blanking."""

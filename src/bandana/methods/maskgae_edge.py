@@ -55,6 +55,7 @@ class MaskGAEEdge(EdgeReconstruction):
         paper="Li et al., What's Behind the Mask: Understanding Masked Graph Modeling for Graph Autoencoders, KDD 2023",
         cost="O(layers · (edges · width + nodes · width²) + edges · width · decoder width)",
     )
+    replayable = True
 
     def hide(self, graph: Graph, generator: torch.Generator) -> EdgeMask:
         return hide_entries(graph, self.config.mask_rate, generator)

@@ -58,6 +58,7 @@ class MaskGAEPath(EdgeReconstruction):
         paper="Li et al., What's Behind the Mask: Understanding Masked Graph Modeling for Graph Autoencoders, KDD 2023",
         cost="O(layers · (edges · width + nodes · width²) + edges · width · decoder width)",
     )
+    replayable = True
 
     def hide(self, graph: Graph, generator: torch.Generator) -> EdgeMask:
         config = self.config

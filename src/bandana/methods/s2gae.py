@@ -31,7 +31,6 @@ from bandana.method import Batch, Clock, GraphSpec, Method, MethodFacts
 from bandana.parts.cross_decoder import CrossDecoder
 from bandana.parts.edge_masks import (
     EdgeMask,
-    epoch_generator,
     hide_entries_by_count,
     hide_links_by_count,
     visible_weights,
@@ -83,6 +82,7 @@ class S2GAE(Method):
         "WSDM 2023",
         cost="O(layers · (edges · width + nodes · width²) + edges · layers² · width · decoder width)",
     )
+    replayable = True
 
     def __init__(self, config: S2GAEConfig, spec: GraphSpec) -> None:
         super().__init__()
@@ -98,7 +98,7 @@ class S2GAE(Method):
         """Cross entropy over the batch's hidden edges and as many negatives."""
         graph, links = batch
         generator = clock.generator(graph.device)
-        mask = self._hide(graph, epoch_generator(clock, graph.device))
+        mask = self._hide(graph, clock.epoch_generator(graph.device))
         codes = self._encode(graph, gcn_weights(graph.structure, visible_weights(graph, mask)), generator)
         entries = links if self.config.masking == "undirected" else both_directions(graph, links)
         negatives = self._draw_negatives(graph, mask, entries.numel(), generator)
@@ -126,6 +126,12 @@ class S2GAE(Method):
             codes.append(hidden)
         return torch.stack(codes, dim=1)
 
+    def _num_hidden(self, graph: Graph) -> int:
+        """Entries that pass no messages."""
+        if self.config.masking == "directed":
+            return int(self.config.mask_rate * graph.num_edges)
+        return int(self.config.mask_rate * graph.links.numel()) * (1 if graph.directed else 2)
+
     def _hide(self, graph: Graph, generator: torch.Generator) -> EdgeMask:
         hide = hide_entries_by_count if self.config.masking == "directed" else hide_links_by_count
         return hide(graph, self.config.mask_rate, generator)
@@ -133,7 +139,10 @@ class S2GAE(Method):
     def _draw_negatives(self, graph: Graph, mask: EdgeMask, count: int, generator: torch.Generator) -> Tensor:
         if self.config.negatives == "uniform":
             return torch.randint(graph.num_nodes, (2, count), generator=generator, device=graph.device)
-        return sample_negatives(graph.edge_keys[mask.visible.bool()], graph.num_nodes, count, generator)
+        hidden = self._num_hidden(graph)
+        # Visible entries, in order: their number is known, so that nobody has to wait for a count.
+        visible = mask.visible.argsort(descending=True, stable=True)[: graph.num_edges - hidden]
+        return sample_negatives(graph.edge_keys[visible], graph.num_nodes, count, generator)
 
     def _readout_weights(self, graph: Graph) -> EdgeWeights:
         return gcn_weights(graph.structure, graph.weight) if self.config.readout_loops else _without_loops(graph)

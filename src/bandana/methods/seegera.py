@@ -183,7 +183,7 @@ class SeeGera(Method):
         priors = log_prior(z).mean(0) / z.shape[0] + log_prior(a).mean(0) / a.shape[0]
         divergence = mixture.mean(0) / mixture.shape[0] - priors
         misfit = [self._misfit(*draw, seen, generator) for draw in zip(z.unbind(1), a.unbind(1), strict=True)]
-        return importance_weighted(-torch.stack(misfit) - warm_up(clock.epoch) * divergence)
+        return importance_weighted(-torch.stack(misfit) - warm_up(clock.epoch_counter) * divergence)
 
     def embed(self, graph: Graph) -> Tensor:
         noise = mean_noise(graph.num_nodes, self.config.noise_width, graph.device)

@@ -78,6 +78,7 @@ class SIGVAE(Method):
         cost="O(samples · nodes² · width)",
         tasks=("link",),
     )
+    replayable = True
 
     def __init__(self, config: SIGVAEConfig, spec: GraphSpec) -> None:
         super().__init__()
@@ -94,9 +95,9 @@ class SIGVAE(Method):
         z = posterior.sample(generator)
         divergence = (log_mixture(posterior, z, KERNEL_FLOOR) - log_prior(z)).mean(0) / graph.num_nodes
         weight, scale = kipf_balance(graph.num_nodes, graph.num_edges)
-        misfit = [adjacency_loss(draw, graph.structure, positive_weight=weight, scale=scale) for draw in z.unbind(1)]
-        done = clock.epoch - 1  # the authors count epochs from zero
-        return importance_weighted(-torch.stack(misfit) - warm_up(done) * divergence)
+        misfit = adjacency_loss(z.transpose(0, 1), graph.structure, positive_weight=weight, scale=scale)
+        done = clock.epoch_counter - 1  # the authors count epochs from zero
+        return importance_weighted(-misfit - warm_up(done) * divergence)
 
     def embed(self, graph: Graph) -> Tensor:
         edges = gcn_weights(graph.structure, graph.weight)

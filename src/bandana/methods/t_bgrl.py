@@ -90,6 +90,7 @@ class TBGRL(Method):
         cost="O(edges · width + nodes · width²), five encoder passes a step",
         tasks=("link",),
     )
+    replayable = True
 
     def __init__(self, config: TBGRLConfig, spec: GraphSpec) -> None:
         super().__init__()

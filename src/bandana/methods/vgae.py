@@ -47,6 +47,7 @@ class VGAE(Method):
         paper="Kipf and Welling, Variational Graph Auto-Encoders, NIPS workshop 2016",
         cost="O(edges · width + nodes · width²), with all pairs O(nodes² · width)",
     )
+    replayable = True
 
     def __init__(self, config: VGAEConfig, spec: GraphSpec) -> None:
         super().__init__()

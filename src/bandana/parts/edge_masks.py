@@ -10,13 +10,10 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from bandana.engine import streams
 from bandana.engine.walks import STUCK, random_walks
 from bandana.graph import Graph
-from bandana.method import Clock
 
 WalkStart = Literal["node", "edge"]
-_MASKS = -1  # sets these streams apart from those that end in a number of links
 
 
 class EdgeMask(NamedTuple):
@@ -27,11 +24,6 @@ class EdgeMask(NamedTuple):
 
     visible: Tensor
     hidden: Tensor
-
-
-def epoch_generator(clock: Clock, device: torch.device) -> torch.Generator:
-    """A generator that starts anew with every epoch, for masks that all steps of an epoch share."""
-    return streams.generator(device, clock.seed, clock.epoch, _MASKS)
 
 
 def hide_entries(graph: Graph, rate: float, generator: torch.Generator) -> EdgeMask:
@@ -59,7 +51,7 @@ def hide_walks(graph: Graph, rate: float, length: int, start: WalkStart, generat
         walked = random_walks(graph.structure, graph.structure.col, length, generator)
         walked = walked.where(sets_out, STUCK)
     hidden = torch.zeros(graph.num_edges + 1, device=graph.device)  # the last place takes what was STUCK
-    hidden[walked.flatten()] = 1
+    hidden.index_fill_(0, walked.flatten(), 1)
     return _visible_either_way(graph, hidden[:-1])
 
 

@@ -19,7 +19,7 @@ from bandana.engine.propagate import gcn_weights, row_sums
 from bandana.graph import Graph
 from bandana.method import Batch, Clock, GraphSpec, Method
 from bandana.parts.cross_decoder import CrossDecoder
-from bandana.parts.edge_masks import EdgeMask, epoch_generator, visible_weights
+from bandana.parts.edge_masks import EdgeMask, visible_weights
 from bandana.parts.encoders import Stack
 
 
@@ -123,7 +123,7 @@ class EdgeReconstruction(Method):
         """Cross entropy over the batch's hidden entries and as many negatives, and the error of the hidden degrees."""
         graph, links = batch
         generator = clock.generator(graph.device)
-        mask = self.hide(graph, epoch_generator(clock, graph.device))
+        mask = self.hide(graph, clock.epoch_generator(graph.device))
         z = self._encode(graph, visible_weights(graph, mask), generator)[-1]
         entries = both_directions(graph, links)
         negatives = sample_negatives(graph.edge_keys, graph.num_nodes, entries.numel(), generator)

@@ -6,7 +6,13 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from bandana.engine.bandwidth import boltzmann_gibbs, gaussian_noise, segment_softmax, uniform_noise
+from bandana.engine.bandwidth import (
+    boltzmann_gibbs,
+    gaussian_noise,
+    segment_logsumexp,
+    segment_softmax,
+    uniform_noise,
+)
 from bandana.engine.propagate import EdgeWeights, gcn_weights
 from bandana.engine.structure import Structure
 from bandana.graph import Graph
@@ -53,8 +59,9 @@ def draw_masks(config: MaskConfig, graph: Graph, clock: Clock, num_layers: int) 
 
 
 def _draw(config: MaskConfig, graph: Graph, clock: Clock, layer: int) -> Mask:
-    if config.distribution == "boltzmann_gibbs" and config.self_loop == "outside" and graph.weight is None:
-        temperature, keys = config.temperature_of(layer), graph.edge_keys
+    cut = graph.origin is not None and graph.origin.outside is not None
+    if config.distribution == "boltzmann_gibbs" and config.self_loop == "outside" and graph.weight is None and not cut:
+        temperature, keys = config.temperature_of(layer), graph.noise_keys
         where = {"seed": clock.seed, "step": clock.counter, "layer": layer}
         return Mask(*boltzmann_gibbs(graph.structure, keys, temperature, **where))  # type: ignore[arg-type]
     mask = draw_mask(config, graph, clock, layer)
@@ -76,23 +83,36 @@ def draw_mask(config: MaskConfig, graph: Graph, clock: Clock, layer: int) -> Edg
     if config.distribution == "none":
         return EdgeWeights(torch.ones(graph.num_edges, device=graph.device), ones)
     if config.distribution == "boltzmann_gibbs":
-        temperature = config.temperature_of(layer)
-        if config.self_loop == "outside":
-            shares, _ = boltzmann_gibbs(
-                structure, graph.edge_keys, temperature, seed=clock.seed, step=clock.counter, layer=layer
-            )
-            return EdgeWeights(shares, ones)
-        logits = gaussian_noise(graph.edge_keys, seed=clock.seed, step=clock.counter, layer=layer).div_(temperature)
-        own_keys = torch.arange(graph.num_nodes, device=graph.device) * (graph.num_nodes + 1)
-        own = gaussian_noise(own_keys, seed=clock.seed, step=clock.counter, layer=layer).div_(temperature)
-        return EdgeWeights(*segment_softmax(structure, logits, own))
+        return _shares(config, graph, clock, layer)
     mean = mean_bandwidth(structure)
-    draw = uniform_noise(graph.edge_keys, seed=clock.seed, step=clock.counter, layer=layer)
+    draw = uniform_noise(graph.noise_keys, seed=clock.seed, step=clock.counter, layer=layer)
     if config.distribution == "bernoulli":
         return EdgeWeights((draw <= mean).to(ones.dtype), ones)
     if config.distribution == "uniform":
         return EdgeWeights(draw.mul_(2 * mean), ones)
     return EdgeWeights(_truncated_gaussian(draw, mean), ones)
+
+
+def _shares(config: MaskConfig, graph: Graph, clock: Clock, layer: int) -> EdgeWeights:
+    """Boltzmann-Gibbs shares of the edges and, where they take part, of the self-loops."""
+    temperature, keys = config.temperature_of(layer), graph.noise_keys
+
+    def logits(keys: Tensor) -> Tensor:
+        return gaussian_noise(keys, seed=clock.seed, step=clock.counter, layer=layer).div_(temperature)
+
+    own = logits(graph.loop_keys) if config.self_loop == "inside" else None
+    outside = None if graph.origin is None else graph.origin.outside
+    if outside is None and own is None:
+        where = {"seed": clock.seed, "step": clock.counter, "layer": layer}
+        shares, _ = boltzmann_gibbs(graph.structure, keys, temperature, **where)  # type: ignore[arg-type]
+        return EdgeWeights(shares, torch.ones(graph.num_nodes, device=graph.device))
+    if outside is None:
+        return EdgeWeights(*segment_softmax(graph.structure, logits(keys), own))
+    # All edges from outside count as one more entry of the row: softmax knows only the sum of their exponentials.
+    beside = segment_logsumexp(outside.rowptr, logits(outside.keys))
+    both = beside if own is None else torch.logaddexp(beside, own)
+    shares, rest = segment_softmax(graph.structure, logits(keys), both)
+    return EdgeWeights(shares, torch.ones_like(rest) if own is None else rest * (own - both).exp())
 
 
 def mean_bandwidth(structure: Structure) -> Tensor:

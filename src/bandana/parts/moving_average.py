@@ -1,11 +1,11 @@
 """A network that follows another one slowly."""
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 
 @torch.no_grad()
-def follow(target: nn.Module, source: nn.Module, momentum: float) -> None:
+def follow(target: nn.Module, source: nn.Module, momentum: float | Tensor) -> None:
     """``target <- momentum · target + (1 - momentum) · source``, parameter by parameter.
 
     Buffers are left alone: a target keeps the batch statistics that it saw itself.

@@ -21,6 +21,7 @@ from bandana.parts.variational import sample_gaussian
 WARM_UP_EPOCHS = 300
 """Until then the regulariser is let in little by little."""
 MEAN_NOISE = 0.5
+_FEW_PAIRS = 4  # per vector: up to here, differences of single precision are cheaper than products of double
 
 
 class Posterior(NamedTuple):
@@ -110,10 +111,28 @@ def log_mixture(posterior: Posterior, z: Tensor, floor: float) -> Tensor:
     """
     spread = (posterior.log_variance / 2).exp().unsqueeze(1) + floor
     own = ((z - posterior.means) / spread).square().sum(-1, keepdim=True)
-    apart = z.unsqueeze(2) - posterior.others.unsqueeze(1)
-    others = (apart / spread.unsqueeze(1)).square().sum(-1)
+    others = squared_distances(z, posterior.others, spread)
     kernel = torch.cat([others, own], dim=2).mul(-0.5).exp().mean(2)
     return (kernel + floor).log() - posterior.log_variance.sum(1, keepdim=True) / 2
+
+
+def squared_distances(z: Tensor, centres: Tensor, spread: Tensor) -> Tensor:
+    """``[rows, samples, centres]`` ``Σ ((z - centre) / spread)²`` over the width, within each row.
+
+    Many of them are taken from products, ``|a|² + |b|² - 2 a·b``, instead of a tensor that is as large as all of them
+    times the width. In double precision: three large numbers may leave a small one.
+
+    Args:
+        z: ``[rows, samples, width]``.
+        centres: ``[rows, centres, width]``.
+        spread: ``[rows, 1, width]``.
+    """
+    num_samples, num_centres = z.shape[1], centres.shape[1]
+    if num_samples * num_centres <= _FEW_PAIRS * (num_samples + num_centres):
+        return ((z.unsqueeze(2) - centres.unsqueeze(1)) / spread.unsqueeze(1)).square().sum(-1)
+    a, b = (side.double() / spread.double() for side in (z, centres))
+    lengths = a.square().sum(2).unsqueeze(2) + b.square().sum(2).unsqueeze(1)
+    return torch.baddbmm(lengths, a, b.mT, alpha=-2).to(z.dtype)
 
 
 def log_prior(z: Tensor) -> Tensor:
@@ -126,8 +145,10 @@ def importance_weighted(bounds: Tensor) -> Tensor:
     return math.log(bounds.numel()) - bounds.logsumexp(0)
 
 
-def warm_up(epochs_done: int) -> float:
+def warm_up(epochs_done: int | Tensor) -> float | Tensor:
     """Share of the regulariser that counts."""
+    if isinstance(epochs_done, Tensor):
+        return (epochs_done / WARM_UP_EPOCHS).clamp(0, 1)
     return min(max(epochs_done, 0) / WARM_UP_EPOCHS, 1.0)
 
 

@@ -2,21 +2,21 @@
 
 A step of a small graph is two hundred short kernels, and launching them from Python takes longer than running them. A
 recording (CUDA graph) launches them all at once. What differs from step to step (the batch's links, the number of the
-step, the place of the random generator) is written into fixed memory before each replay, so that a replayed step draws
-the same numbers as the step that it stands for. Steps of several trainings are recorded side by side, and then share
-the card.
+step and of the epoch, the places of the random generators) is written into fixed memory before each replay, so that a
+replayed step draws the same numbers as the step that it stands for. Steps of several trainings are recorded side by
+side, and then share the card.
 """
 
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from bandana.engine.streams import generator_seed
-from bandana.method import Batch, Clock, Method
+from bandana.method import Batch, Clock, Method, RecordedClock
 
 WARM_UP = 3
 """Times that something is done as written before it is recorded: by then, all is compiled and allocated."""
@@ -50,10 +50,8 @@ class Turns:
 
     def __post_init__(self) -> None:
         # Made before any recording: what is made inside one is made anew in every replay.
-        self.counter = torch.zeros((), dtype=torch.long, device=self.device)
-        """Where a recording reads the number of its step."""
-        self.generator = torch.Generator(self.device)
-        """The source of randomness of a recording."""
+        self.time = RecordedClock.on(self.device)
+        """Where a recording reads the time of its step."""
 
 
 class Request(NamedTuple):
@@ -107,8 +105,7 @@ class StepTaker:
         recording = self._recordings[key]
         for links, (turns, batch, clock) in zip(recording.links, requests, strict=True):
             links.copy_(batch.links)
-            turns.counter.fill_(clock.step)
-            turns.generator.manual_seed(generator_seed(clock.seed, clock.step))
+            turns.time.set(clock)
         recording.graph.replay()
         return recording.losses
 
@@ -124,12 +121,13 @@ def _record(requests: Sequence[Request]) -> Recording:
     graph, losses = torch.cuda.CUDAGraph(), []
     links = [request.batch.links.clone() for request in requests]
     for turns, _, _ in requests:
-        graph.register_generator_state(turns.generator)
+        graph.register_generator_state(turns.time.generator)
+        graph.register_generator_state(turns.time.epoch_generator)
     trunk = torch.cuda.current_stream()
     branches = [torch.cuda.Stream() for _ in requests]
     with matmul_precision(requests[0].turns.precision), torch.cuda.graph(graph, stream=trunk):
         for branch, own_links, (turns, batch, clock) in zip(branches, links, requests, strict=True):
-            fixed = replace(clock, device_step=turns.counter, device_generator=turns.generator)
+            fixed = replace(clock, recorded=turns.time)
             branch.wait_stream(trunk)
             with torch.cuda.stream(branch):
                 losses.append(turns(batch._replace(links=own_links), fixed))
@@ -174,3 +172,16 @@ class matmul_precision:  # noqa: N801 (a context, used like a function)
 
     def __exit__(self, *problem: object) -> None:
         torch.set_float32_matmul_precision(self._before)
+
+
+@contextmanager
+def own_stream(device: torch.device) -> Iterator[None]:
+    """On a GPU, a stream other than the default one, as recording needs it."""
+    if device.type != "cuda":
+        yield
+        return
+    stream = torch.cuda.Stream(device)
+    stream.wait_stream(torch.cuda.current_stream(device))
+    with torch.cuda.stream(stream):
+        yield
+    torch.cuda.current_stream(device).wait_stream(stream)

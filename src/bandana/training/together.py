@@ -1,14 +1,13 @@
 """Carries out trainings, one after the other or several side by side."""
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from typing import Generic
 
 import torch
 
-from bandana.training.steps import Request, Result, StepTaker, Training
+from bandana.training.steps import Request, Result, StepTaker, Training, own_stream
 
 
 @dataclass
@@ -40,7 +39,7 @@ def carry_out(trainings: Iterable[Training[Result]], device: torch.device, jobs:
             except StopIteration as end:
                 results[place] = end.value
 
-    with _own_stream(device):
+    with own_stream(device):
         beginning = begin()
         running = list(islice(beginning, jobs))
         while running:
@@ -53,16 +52,3 @@ def carry_out(trainings: Iterable[Training[Result]], device: torch.device, jobs:
                     running.remove(job)
                     running.extend(islice(beginning, 1))
     return [results[place] for place in sorted(results)]
-
-
-@contextmanager
-def _own_stream(device: torch.device) -> Iterator[None]:
-    """On a GPU, a stream other than the default one, as recording needs it."""
-    if device.type != "cuda":
-        yield
-        return
-    stream = torch.cuda.Stream(device)
-    stream.wait_stream(torch.cuda.current_stream(device))
-    with torch.cuda.stream(stream):
-        yield
-    torch.cuda.current_stream(device).wait_stream(stream)

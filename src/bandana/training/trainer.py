@@ -23,7 +23,7 @@ from bandana.training.steps import Request, Training, Turns
 from bandana.training.together import carry_out
 
 Precision = Literal["float32", "tf32", "bf16"]
-_MATMUL_PRECISION: dict[Precision, str] = {"float32": "highest", "tf32": "high", "bf16": "medium"}
+MATMUL_PRECISION: dict[Precision, str] = {"float32": "highest", "tf32": "high", "bf16": "medium"}
 Optimizers: TypeAlias = dict[str, torch.optim.Adam]
 
 
@@ -70,6 +70,8 @@ class TrainingState:
     seconds: float = 0.0
     progress: Progress = field(default_factory=Progress)
     history: list[dict[str, float]] = field(default_factory=list)
+    loss: float = 0.0
+    """Sum over the steps of an epoch that a checkpoint may cut in two; see `bandana.scale.training`."""
 
     @classmethod
     def from_table(cls, table: dict[str, Any]) -> "TrainingState":
@@ -120,17 +122,17 @@ def pretraining(
     if not optimizers:
         method.eval()
         return TrainingState()
-    state, best = TrainingState(), _weights(method)
+    state, best = TrainingState(), weights_of(method)
     if checkpoint is not None and checkpoint.exists():
-        state, best = _resume(checkpoint, method, optimizers)
+        state, best = resume(checkpoint, method, optimizers)
 
-    turns = Turns(method, optimizers, config.clip_norm, _MATMUL_PRECISION[config.precision], graph.device)
+    turns = Turns(method, optimizers, config.clip_norm, MATMUL_PRECISION[config.precision], graph.device)
     started = time.perf_counter() - state.seconds
-    while state.epoch < config.epochs and not _out_of_patience(state.progress, config):
+    while state.epoch < config.epochs and not out_of_patience(state.progress, config):
         method.train()
         state.epoch += 1
         for name, optimizer in optimizers.items():
-            _set_rate(optimizer, learning_rate(config, state.epoch) * method.rate_of(name))
+            set_rate(optimizer, learning_rate(config, state.epoch) * method.rate_of(name))
         loss = torch.zeros((), device=graph.device)
         for batch in edge_batches(graph, config.edge_batch_size, seed, state.epoch):
             clock = Clock(seed, state.epoch, state.step, config.epochs)
@@ -139,9 +141,9 @@ def pretraining(
             state.step += 1
         state.seconds = time.perf_counter() - started
         if state.epoch % config.evaluate_every == 0 or state.epoch == config.epochs:
-            best = _evaluate(method, state, best, float(loss), monitor)
+            best = evaluate(method, state, best, float(loss), monitor)
             if checkpoint is not None:
-                _save(checkpoint, method, optimizers, state, best)
+                save_state(checkpoint, method, optimizers, state, best)
         on_epoch(state)
     method.load_state_dict(best)
     method.eval()
@@ -190,7 +192,8 @@ def make_optimizers(method: Method, config: TrainingConfig, device: torch.device
     }
 
 
-def _set_rate(optimizer: torch.optim.Adam, rate: float) -> None:
+def set_rate(optimizer: torch.optim.Adam, rate: float) -> None:
+    """Let the next steps be taken at this learning rate."""
     for group in optimizer.param_groups:
         if isinstance(group["lr"], Tensor):
             group["lr"].fill_(rate)
@@ -198,7 +201,7 @@ def _set_rate(optimizer: torch.optim.Adam, rate: float) -> None:
             group["lr"] = rate
 
 
-def _evaluate(
+def evaluate(
     method: Method, state: TrainingState, best: dict[str, Tensor], loss: float, monitor: Callable[[], float] | None
 ) -> dict[str, Tensor]:
     """Record one row of history; return the best weights so far.
@@ -215,30 +218,34 @@ def _evaluate(
             row["monitor"] = monitor()
     state.history.append(row)
     state.progress = state.progress.after(row.get("monitor", float(state.epoch)), state.epoch)
-    return _weights(method) if state.progress.best_epoch == state.epoch else best
+    return weights_of(method) if state.progress.best_epoch == state.epoch else best
 
 
-def _out_of_patience(progress: Progress, config: TrainingConfig) -> bool:
+def out_of_patience(progress: Progress, config: TrainingConfig) -> bool:
+    """Whether validation has been waited for long enough."""
     return 0 < config.patience_evaluations <= progress.waited
 
 
-def _weights(method: Method) -> dict[str, Tensor]:
+def weights_of(method: Method) -> dict[str, Tensor]:
+    """A copy of the weights and buffers."""
     return {name: tensor.detach().clone() for name, tensor in method.state_dict().items()}
 
 
-def _save(
+def save_state(
     path: Path,
     method: Method,
     optimizers: Optimizers,
     state: TrainingState,
     best: dict[str, Tensor],
 ) -> None:
-    tensors = {"now": _weights(method), "best": best}
+    """Write a checkpoint: the weights of now, the best ones, the optimisers and the plain state."""
+    tensors = {"now": weights_of(method), "best": best}
     tensors |= {f"adam.{name}": checkpoints.optimizer_tensors(optimizer) for name, optimizer in optimizers.items()}
     checkpoints.save(path, tensors, asdict(state))
 
 
-def _resume(path: Path, method: Method, optimizers: Optimizers) -> tuple[TrainingState, dict[str, Tensor]]:
+def resume(path: Path, method: Method, optimizers: Optimizers) -> tuple[TrainingState, dict[str, Tensor]]:
+    """Put back what `save_state` wrote; return the state and the best weights."""
     tensors, table = checkpoints.load(path)
     method.load_state_dict(tensors["now"])
     for name, optimizer in optimizers.items():
