@@ -3,7 +3,8 @@
 Written plainly, attention holds one message of full width per edge. Here the mixing of a head is a CSR product, whose
 values are the shares of the softmax; only the shares, one number per head and edge, are ever stored along edges. Their
 gradient is a dot product at every edge, taken over a few edges at a time. Nothing is scattered: sums over a node's
-edges run over rows of the structure or of its transpose, so that results repeat bit for bit.
+edges run over rows of the structure or of its transpose, so that results repeat bit for bit. On CUDA kernels do the
+same with one gathered vector per edge and head and pass (`kernels.attention`, `kernels.attention_shares`).
 """
 
 from typing import Any, Literal, NamedTuple
@@ -13,6 +14,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import leaky_relu
 
+from bandana.engine import kernels
 from bandana.engine.dropout import dropout
 from bandana.engine.propagate import propagate
 from bandana.engine.structure import Structure
@@ -50,11 +52,27 @@ def attend(
         shares: Of every head.
         drop: Chance that a share is dropped; the others are scaled up.
         generator: Randomness for the dropping; None for evaluation.
-        chunk: Edges whose vectors are gathered at once in the backward pass.
+        chunk: Edges whose vectors are gathered at once in the backward pass, where no kernel does without.
 
     Returns:
         ``[nodes, heads · width]``.
     """
+    if kernels.usable(h.device, h.dtype):
+        from bandana.engine.kernels.attention import attend as attend_by_kernels
+
+        return attend_by_kernels(structure, h, shares, drop, generator)
+    return attend_plainly(structure, h, shares, drop, generator, chunk)
+
+
+def attend_plainly(
+    structure: Structure,
+    h: Tensor,
+    shares: Shares,
+    drop: float = 0.0,
+    generator: torch.Generator | None = None,
+    chunk: int | None = None,
+) -> Tensor:
+    """What `attend` computes, on any device and in any precision."""
     edges, loop = (dropout(values, drop, generator) for values in shares)
     heads = h.unflatten(1, (loop.shape[0], -1))
     by_head = zip(edges.detach(), heads.unbind(1), loop.detach(), strict=True)
@@ -74,6 +92,17 @@ def attention_shares(structure: Structure, sender: Tensor, receiver: Tensor, wei
         weight: ``[edges]`` an edge of weight ``w`` counts as ``w`` edges, one of weight zero as none; None means ones.
             It gets no gradient.
     """
+    if kernels.usable(sender.device, sender.dtype):
+        from bandana.engine.kernels.attention_shares import attention_shares as shares_by_kernels
+
+        return shares_by_kernels(structure, sender, receiver, weight)
+    return attention_shares_plainly(structure, sender, receiver, weight)
+
+
+def attention_shares_plainly(
+    structure: Structure, sender: Tensor, receiver: Tensor, weight: Tensor | None = None
+) -> Shares:
+    """What `attention_shares` computes, on any device and in any precision."""
     bonus = None if weight is None else weight.log()
     return Shares(*_Softmax.apply(sender, receiver, bonus, structure))  # type: ignore[no-untyped-call]
 
