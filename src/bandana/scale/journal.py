@@ -1,0 +1,73 @@
+"""What of a long work is done already, kept on disk, so that the same command goes on where it was interrupted."""
+
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from bandana.errors import UserError
+from bandana.files import write_text
+
+JOURNAL = "journal.json"
+
+
+class Journal:
+    """Finished stages of a work, each with the facts that later ones need."""
+
+    def __init__(self, folder: Path, plan: Mapping[str, Any]) -> None:
+        """Open the journal of a working folder; a folder of another plan is emptied.
+
+        Args:
+            folder: Where the work is done; made if need be.
+            plan: Everything that decides the result, as JSON can hold it.
+        """
+        self.folder, self._path = folder, folder / JOURNAL
+        self._table: dict[str, Any] = {"plan": dict(plan), "done": {}}
+        found = _read(self._path)
+        if found is not None and found.get("plan") == self._table["plan"]:
+            self._table = found
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+            self._write()
+
+    def once(self, stage: str, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """The facts of a stage, from the journal if it was finished before."""
+        done: dict[str, Any] = self._table["done"]
+        if stage not in done:
+            done[stage] = work()
+            self._write()
+        facts: dict[str, Any] = done[stage]
+        return facts
+
+    def _write(self) -> None:
+        write_text(self._path, json.dumps(self._table))
+
+
+def move_into_place(finished: Path, target: Path, force: bool) -> None:
+    """Give a finished folder its name. What had the name before goes only now, and only by force.
+
+    Raises:
+        UserError: The name is taken.
+    """
+    refuse_taken(target, force)
+    replaced = finished.parent / "replaced"
+    if target.exists():
+        target.replace(replaced)
+    finished.replace(target)
+    shutil.rmtree(replaced, ignore_errors=True)
+
+
+def refuse_taken(target: Path, force: bool) -> None:
+    """Say so if a folder is there already and must not be overwritten."""
+    if target.exists() and not force and (not target.is_dir() or any(target.iterdir())):
+        raise UserError(f"{target}: exists; choose another name, or overwrite it with --force.")
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        table = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return table if isinstance(table, dict) else None

@@ -1,0 +1,59 @@
+"""What a store is made from, and how much memory that may take."""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from bandana.scale.store import FeatureType
+
+Partitioner = Literal["auto", "metis", "stream"]
+OnProgress = Callable[[str, int, int | None], None]
+"""Told the stage, how much of it was just done, and how much there is if that is known."""
+BYTES_PER_ROW, BYTES_PER_NUMBER = 1024, 40
+"""Of a table, while it is read: text, codes, numbers and copies."""
+MOST_ROWS, FEWEST_ROWS = 1 << 20, 1 << 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildPlan:
+    """Everything that decides a store.
+
+    Attributes:
+        edges: A row per edge.
+        features: A row of numbers per node, or None.
+        labels: A row per labelled node, or None.
+        parts: How many parts to make.
+        directed: Whether edges go one way only.
+        source: Name of the column that an edge starts from; None looks for it.
+        target: Name of the column that an edge leads to.
+        partitioner: METIS, streaming, or the first where it fits.
+        precision: How features are kept.
+        memory: Bytes that may be used beside what the nodes need.
+        seed: Of METIS.
+    """
+
+    edges: Path
+    features: Path | None = None
+    labels: Path | None = None
+    parts: int = 256
+    directed: bool = False
+    source: str | None = None
+    target: str | None = None
+    partitioner: Partitioner = "auto"
+    precision: FeatureType = "float32"
+    memory: int = 1 << 30
+    seed: int = 0
+
+    def rows_at_a_time(self, numbers: int = 0) -> int:
+        """How many rows of a table are read together, if each holds so many numbers beside its ids."""
+        fitting = self.memory // 4 // (BYTES_PER_ROW + BYTES_PER_NUMBER * numbers)
+        return max(FEWEST_ROWS, min(fitting, MOST_ROWS))
+
+    def fingerprint(self) -> dict[str, Any]:
+        """The plan and the state of its files: a changed file makes another store."""
+        table = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(self).items()}
+        for path in (self.edges, self.features, self.labels):
+            if path is not None and path.exists():
+                table[f"state of {path}"] = [path.stat().st_size, path.stat().st_mtime_ns]
+        return table

@@ -1,0 +1,173 @@
+"""Tables that are read a piece at a time, because the whole would not fit into memory."""
+
+import io
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pv
+import pyarrow.ipc as pi
+import pyarrow.parquet as pq
+
+from bandana.data import own_text
+from bandana.data.columns import MISSING, Layout, detect_layout
+from bandana.data.own_source import Choose, Source, Wanted, checked_names
+from bandana.errors import UserError
+
+_ARROW_FILE, _ARROW_STREAM, _PARQUET = b"ARROW1", b"\xff\xff\xff\xff", b"PAR1"
+READ_BYTES = 1 << 20
+"""Of a column of a Parquet file, that are fetched at a time."""
+
+
+class Piece(Source):
+    """A few rows of a table, which know how many came before them."""
+
+    first_row = 0
+
+    def row(self, number: int) -> str:
+        return super().row(self.first_row + number)
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A table in a file, understood but not read.
+
+    Attributes:
+        path: The file: Parquet, Arrow, or text, gzipped or not.
+        names: All of its columns.
+        wanted: Those that are read; of a text file, what is no id must be a number.
+        layout: How it is written, if as text.
+        types: Of the wanted columns; empty for text.
+        head: The first bytes, which tell the format.
+    """
+
+    path: Path
+    names: tuple[str, ...]
+    wanted: Wanted
+    layout: Layout | None
+    types: tuple[Any, ...]
+    head: bytes
+
+    @property
+    def has_whole_number_ids(self) -> bool:
+        """Whether the ids are kept as whole numbers already; those of a text file are looked at first."""
+        ids = [kind for name, kind in zip(self.wanted.columns, self.types, strict=False) if name in self.wanted.ids]
+        return bool(ids) and all(pa.types.is_signed_integer(kind) or pa.types.is_uint32(kind) for kind in ids)
+
+    def only_ids(self) -> "Stream":
+        """The same table with no other columns."""
+        kinds = dict(zip(self.wanted.columns, self.types, strict=False))
+        types = tuple(kinds[name] for name in self.wanted.ids) if kinds else ()
+        return replace(self, wanted=Wanted(self.wanted.ids, self.wanted.ids), types=types)
+
+    def pieces(self, rows: int) -> Iterator[Piece]:
+        """The table from its beginning, up to `rows` rows at a time.
+
+        Raises:
+            UserError: The file is damaged, or a row of a text file cannot be read.
+        """
+        seen = 0
+        with _explained(self.path):
+            for batch in self._batches(rows):
+                for start in range(0, batch.num_rows, rows):
+                    table = pa.Table.from_batches([batch.slice(start, rows)])
+                    table.validate(full=True)
+                    piece = Piece(str(self.path), self.names, table, self.layout)
+                    piece.first_row = seen
+                    seen += table.num_rows
+                    yield piece
+        if not seen:
+            raise UserError(f"{self.path}: has columns but no rows; give one row per edge or node.")
+
+    def _batches(self, rows: int) -> Iterator[Any]:
+        columns = list(self.wanted.columns)
+        if self.layout is not None:
+            yield from self._text_batches(self.layout)
+        elif self.head.startswith(_PARQUET):
+            # Otherwise everything that was ever fetched stays in memory until the end of the file.
+            with pq.ParquetFile(self.path, buffer_size=READ_BYTES, pre_buffer=False) as file:
+                yield from file.iter_batches(rows, columns=columns)
+        else:
+            with pa.memory_map(str(self.path)) as mapped:
+                stream = self.head.startswith(_ARROW_STREAM)
+                reader = pi.open_stream(mapped) if stream else pi.open_file(mapped)
+                batches = reader if stream else map(reader.get_batch, range(reader.num_record_batches))
+                yield from (batch.select(columns) for batch in batches)
+
+    def _text_batches(self, layout: Layout) -> Iterator[Any]:
+        kinds = {name: own_text.ID_TYPE if name in self.wanted.ids else pa.float64() for name in self.wanted.columns}
+        with own_text._unpacked(self.path) as raw:
+            text = io.BufferedReader(own_text._Squeezed(raw), 1 << 20) if layout.squeeze else raw
+            with pv.open_csv(
+                text,
+                # Only a single thread counts rows, and a mistake should have its row named.
+                pv.ReadOptions(
+                    column_names=list(layout.names),
+                    skip_rows=layout.skipped,
+                    block_size=own_text.BLOCK,
+                    use_threads=False,
+                ),
+                pv.ParseOptions(delimiter=layout.delimiter),
+                pv.ConvertOptions(
+                    column_types=kinds,
+                    include_columns=list(self.wanted.columns),
+                    null_values=MISSING,
+                    strings_can_be_null=False,
+                ),
+            ) as reader:
+                yield from reader
+
+
+def open_stream(path: Path, choose: Choose, asked: Iterable[str] = ()) -> Stream:
+    """Look at the beginning of a table and choose its columns.
+
+    Args:
+        path: The file.
+        choose: From the names of all columns to those that are wanted.
+        asked: Column names that the user gave; a first line that holds one is a header.
+
+    Raises:
+        UserError: There is no such file, or it is no table.
+    """
+    try:
+        with path.open("rb") as file:
+            head = file.read(8)
+    except OSError as problem:
+        raise UserError(f"{path}: cannot be opened ({problem.strerror}); correct the path.") from None
+    if not head:
+        raise UserError(f"{path}: is empty; give one line per edge or node, such as a,b.")
+    if not head.startswith((_PARQUET, _ARROW_FILE, _ARROW_STREAM)):
+        with own_text._unpacked(path) as file:
+            layout = detect_layout(own_text._head(file, path), str(path), asked)
+        return Stream(path, layout.names, choose(checked_names(layout.names, str(path))), layout, (), head)
+    with _explained(path):
+        schema = _schema(path, head)
+        names = checked_names(schema.names, str(path))
+        wanted = choose(names)
+        return Stream(path, names, wanted, None, tuple(schema.field(name).type for name in wanted.columns), head)
+
+
+def _schema(path: Path, head: bytes) -> Any:
+    if head.startswith(_PARQUET):
+        return pq.read_schema(path)
+    with pa.memory_map(str(path)) as mapped:
+        return (pi.open_stream(mapped) if head.startswith(_ARROW_STREAM) else pi.open_file(mapped)).schema
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Turn whatever is wrong inside a file into a sentence that names it."""
+    try:
+        yield
+    except (pa.ArrowException, OSError, ValueError) as problem:
+        summary = (str(problem).strip().splitlines() or [""])[0][:160]
+        raise UserError(f"{path}: is damaged, or not a table of numbers and ids ({summary}); correct it.") from None
+
+
+def unused(stream: Stream, used: Sequence[str]) -> list[str]:
+    """A remark on the columns that are not read."""
+    left = [name for name in stream.names if name not in used]
+    return [f"Not used of {stream.path}: {', '.join(map(repr, left[:8]))}."] if left else []

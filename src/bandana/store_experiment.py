@@ -1,0 +1,266 @@
+"""An experiment on a store: the pipeline of `bandana.experiment` for graphs that need not fit into memory.
+
+Under ``torchrun`` every process trains; the leading one alone evaluates and writes.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bandana import model_folder
+from bandana.config import nest, patch, to_table
+from bandana.data.splits import split_nodes
+from bandana.devices import resolve_device
+from bandana.errors import UserError
+from bandana.evaluation.dot_product_probe import dot_product_probe
+from bandana.evaluation.linear_probe import LinearProbeConfig, linear_probe
+from bandana.experiment import Experiment, OnEpoch, Task, build, embed
+from bandana.graph import Graph, dense
+from bandana.method import GraphSpec, Method
+from bandana.own.trained import TrainedModel, nodes_fingerprint, weight_shapes
+from bandana.paper.cookbook import recipe
+from bandana.registry import all_methods, get_method
+from bandana.reporting.record import Metrics, RunFolder, RunRecord, SeedRecord
+from bandana.scale.batches import Region, ShardConfig, evaluation_parts, read_region, region_with_all_links
+from bandana.scale.distributed import World, joined, leading
+from bandana.scale.seal import DESCRIPTION
+from bandana.scale.store import Store
+from bandana.scale.training import Job, train_on_store
+from bandana.training.trainer import TrainingConfig, TrainingState
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StoreExperiment:
+    """Everything that decides a result, except the seed. The number of processes is not among it."""
+
+    method: str
+    dataset: str
+    """Folder of the store."""
+    task: Task
+    protocol: Literal["clean"] = "clean"
+    model: Any
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+    shards: ShardConfig = field(default_factory=ShardConfig)
+    probe: LinearProbeConfig = field(default_factory=LinearProbeConfig)
+
+    def __post_init__(self) -> None:
+        if self.training.edge_batch_size:
+            raise ValueError(
+                f"training.edge_batch_size: must be 0 with a store, whose steps take all links of their groups; got "
+                f"{self.training.edge_batch_size}"
+            )
+
+    @classmethod
+    def of(cls, method: str, folder: Path, task: str | None, changes: Mapping[str, Any]) -> "StoreExperiment":
+        """The method's recipe for graphs of no particular name, with dotted changes on top.
+
+        Raises:
+            UserError: An unknown method, option or value, or a method that cannot learn from parts.
+        """
+        _check_shardable(method)
+        labelled = Store.open(folder).labels is not None
+        base = recipe(method, folder.name, task or ("node" if labelled else "link"))  # type: ignore[arg-type]
+        default = cls(
+            method=method,
+            dataset=str(folder),
+            task=base.task,
+            model=base.model,
+            training=replace(base.training, edge_batch_size=0),
+            probe=base.probe,
+        )
+        return patch(default, nest(changes))
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, Any]) -> "StoreExperiment":
+        """Read the ``config.toml`` of a run folder.
+
+        Raises:
+            UserError: A key is missing, unknown, or has a wrong value.
+        """
+        default = cls.of(str(table.get("method")), Path(str(table.get("dataset"))), table.get("task"), {})
+        return patch(default, table)
+
+
+class Trained(NamedTuple):
+    """One seed after training: the method, its course, and the method as it was before."""
+
+    seed: int
+    method: Method
+    untrained: Method
+    state: TrainingState
+
+
+def is_store(name: str | None) -> bool:
+    """Whether a name is the folder of a store."""
+    return name is not None and (Path(name) / DESCRIPTION).is_file()
+
+
+def run_store(
+    experiment: StoreExperiment,
+    *,
+    seeds: Sequence[int] = (0,),
+    device: str = "auto",
+    folder: Path,
+    on_seed: Callable[[int], OnEpoch] = lambda seed: lambda state: None,
+) -> RunRecord | None:
+    """Run an experiment for every seed, together with the other processes that ``torchrun`` started.
+
+    Args:
+        experiment: What to do.
+        seeds: Each one holds out other links and starts from other weights.
+        device: ``auto``, ``cpu`` or ``cuda``.
+        folder: Run folder, the same for all processes. Seeds finished in it are kept, an interrupted one is continued.
+        on_seed: Gives the epoch callback of each seed.
+
+    Returns:
+        The record, in the leading process; None in all others.
+
+    Raises:
+        UserError: The settings do not fit, or another process was lost.
+    """
+    store = Store.open(Path(experiment.dataset))
+    spec = _spec(experiment, store)
+    target = RunFolder.open(folder, to_table(experiment)) if leading() else RunFolder(folder)
+    where = resolve_device(device)
+    with joined(where, experiment.shards.patience_seconds) as world:
+        finished = [world.agree(float(world.leads and target.finished(seed) is not None)) for seed in seeds]
+        trained = [
+            _train(experiment, store, spec, seed, world, target, on_seed(seed))
+            for seed, done in zip(seeds, finished, strict=True)
+            if not done
+        ]
+    if not world.leads:
+        return None
+    for result in trained:
+        _finish(experiment, store, spec, result, target, world.device)
+    records = [known for seed in seeds if (known := target.finished(seed)) is not None]
+    record = RunRecord(experiment=to_table(experiment), seeds=records, device=where.type)
+    target.write(record)
+    return record
+
+
+def _train(
+    experiment: StoreExperiment,
+    store: Store,
+    spec: GraphSpec,
+    seed: int,
+    world: World,
+    target: RunFolder,
+    on_epoch: OnEpoch,
+) -> Trained:
+    named = Experiment(
+        method=experiment.method, dataset=experiment.dataset, task=experiment.task, model=experiment.model
+    )
+    untrained, method = (build(named, spec, seed) for _ in range(2))
+    job = Job(method.to(world.device), store, experiment.training, experiment.shards, seed, world)
+    state = train_on_store(job, checkpoint=target.checkpoint(seed), on_epoch=on_epoch)
+    return Trained(seed, method, untrained, state)
+
+
+def _finish(
+    experiment: StoreExperiment,
+    store: Store,
+    spec: GraphSpec,
+    trained: Trained,
+    target: RunFolder,
+    device: torch.device,
+) -> None:
+    """Judge one seed and write its record, weights and model."""
+    started = time.perf_counter()
+    judge = _Judge.of(experiment, store, trained.seed, device)
+    floors = {"untrained encoder": judge.score(lambda graph: embed(trained.untrained.to(device), graph))}
+    if store.features is not None:
+        floors["raw features"] = judge.score(lambda graph: dense(graph.x))
+    state = trained.state
+    record = SeedRecord(
+        seed=trained.seed,
+        metrics=judge.score(lambda graph: embed(trained.method, graph)),
+        floors=floors,
+        best_epoch=state.progress.best_epoch,
+        epochs=state.epoch,
+        seconds={"pretrain": state.seconds, "evaluate": time.perf_counter() - started},
+        diagnostics={name: fmean(row[name] for row in state.history) for name in trained.method.diagnostics()},
+        history=state.history,
+        split=judge.facts,
+    )
+    model = TrainedModel(
+        name=experiment.method,
+        config=experiment.model,
+        spec=spec,
+        method=trained.method,
+        feature_names=store.feature_names,
+        nodes=None if store.features is not None else _fingerprint(judge.whole, store),
+        facts={"store": experiment.dataset, "seed": trained.seed},
+    )
+    model_folder.save(target.checkpoint(trained.seed).parent / "model", model)
+    target.finish(record, trained.method.state_dict())
+
+
+@dataclass(frozen=True, eq=False)
+class _Judge:
+    """Scores embeddings of the parts that are evaluated: by held-out links, and by labels where there are any."""
+
+    region: Region
+    whole: Graph
+    labels: Tensor | None
+    probe: LinearProbeConfig
+    seed: int
+    facts: dict[str, Any]
+
+    @classmethod
+    def of(cls, experiment: StoreExperiment, store: Store, seed: int, device: torch.device) -> "_Judge":
+        parts = evaluation_parts(store, experiment.shards, seed)
+        region = read_region(store, parts, experiment.shards, seed).to(device)
+        whole = region_with_all_links(store, parts, experiment.shards, seed).to(device)
+        assert region.graph.origin is not None
+        rows = region.graph.origin.rows.cpu().numpy()
+        labels = None if store.labels is None else torch.from_numpy(store.labels[rows].astype(np.int64)).to(device)
+        facts = {
+            "parts": f"{parts.numel()} of {store.num_parts}",
+            "validation links": region.valid.positive.shape[1],
+            "test links": region.test.positive.shape[1],
+        }
+        return cls(region, whole, labels, experiment.probe, seed, facts)
+
+    def score(self, embedding_of: Callable[[Graph], Tensor]) -> Metrics:
+        metrics = dot_product_probe(embedding_of(self.region.graph), self.region.test)
+        if self.labels is not None:
+            nodes = split_nodes(self.labels, seed=self.seed)
+            metrics |= linear_probe(embedding_of(self.whole), self.labels, nodes, self.probe, self.seed)
+        return metrics
+
+
+def _fingerprint(graph: Graph, store: Store) -> str:
+    """Of all nodes of the store, which a model without features belongs to."""
+    return nodes_fingerprint(replace(graph, node_ids=store.node_ids.to_pylist()))
+
+
+def _spec(experiment: StoreExperiment, store: Store) -> GraphSpec:
+    """The shape to build for.
+
+    Raises:
+        UserError: The method would keep a vector per node beside the features.
+    """
+    spec = GraphSpec(store.num_nodes, store.num_features or store.num_nodes)
+    one_more = replace(spec, num_nodes=spec.num_nodes + 1)
+    if weight_shapes(experiment.method, experiment.model, spec) != weight_shapes(
+        experiment.method, experiment.model, one_more
+    ):
+        raise UserError(
+            "model: these settings learn a vector for every node beside the features, which parts of a graph cannot "
+            "share; set the width of node embeddings to 0."
+        )
+    return spec
+
+
+def _check_shardable(method: str) -> None:
+    if not get_method(method).shardable:
+        able = ", ".join(name for name, cls in all_methods().items() if cls.shardable)
+        raise UserError(f"{method}: cannot learn from the parts of a store. Use one of these methods: {able}.")

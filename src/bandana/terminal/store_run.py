@@ -1,0 +1,78 @@
+"""What is seen of a run on a store: one process shows it, the others keep still."""
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from bandana import __version__
+from bandana.config import nest, patch, read_toml, to_table, to_toml
+from bandana.errors import UserError
+from bandana.reporting.tables import result_table
+from bandana.scale.distributed import leading
+from bandana.store_experiment import StoreExperiment, is_store, run_store
+from bandana.terminal.screen import console, progress_bars, status
+
+
+def names_a_store(method: str, dataset: str | None) -> bool:
+    """Whether a run is on a store: the folder of one is named, or the configuration of an earlier run on one."""
+    if dataset is None and method.endswith(".toml"):
+        return "shards" in read_toml(Path(method))
+    return is_store(dataset)
+
+
+def refuse_for_stores(options: Mapping[str, bool]) -> None:
+    """Refuse options that a run on a store does not know.
+
+    Raises:
+        UserError: One of them was given.
+    """
+    for option, given in options.items():
+        if given:
+            raise UserError(f"{option}: is not for runs on a store; leave it out.")
+
+
+def run_store_and_show(
+    method: str,
+    dataset: str | None,
+    seeds: range,
+    changes: dict[str, Any],
+    device: str,
+    out: Path | None,
+    json: bool,
+) -> None:
+    """Run an experiment on a store with a progress bar and show its table, or print its record as JSON."""
+    if dataset is None:
+        experiment = patch(StoreExperiment.from_table(read_toml(Path(method))), nest(changes))
+    else:
+        task = changes.pop("task", None)
+        experiment = StoreExperiment.of(method, Path(dataset), task, changes)
+    folder = out or Path("runs") / _run_name(experiment)
+    name = Path(experiment.dataset).name
+    try:
+        with progress_bars(experiment.training.epochs) as bar:
+            record = run_store(
+                experiment,
+                seeds=seeds,
+                device=device,
+                folder=folder,
+                on_seed=lambda seed: bar(f"{name}, seed {seed}") if leading() else lambda state: None,
+            )
+    except KeyboardInterrupt:
+        status.print(f"Stopped. Nothing is lost: the same command goes on from {folder}.")
+        raise SystemExit(130) from None
+    if record is None:
+        return
+    if json:
+        console.print_json(record.to_json())
+        return
+    console.print(result_table(record))
+    console.print(f"Configuration, figures of every seed, weights and models: [bold]{folder}[/bold]")
+    model = folder / f"seed-{seeds[0]}" / "model"
+    console.print(f"Vectors of all nodes: bandana infer {experiment.dataset} --model {model} -o FOLDER", style="dim")
+
+
+def _run_name(experiment: StoreExperiment) -> str:
+    """Equal settings of an equal version share a folder, so that the same command continues its run."""
+    digest = hashlib.sha256(f"{__version__}\n{to_toml(to_table(experiment))}".encode()).hexdigest()[:8]
+    return f"{experiment.method}-{Path(experiment.dataset).name}-{experiment.task}-store-{digest}"

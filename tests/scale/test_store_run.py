@@ -1,0 +1,104 @@
+"""``bandana run METHOD STORE``: a run folder like any other, and a sentence where a store cannot be served."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from processes import clustered_store
+
+from bandana import model_folder
+from bandana.__main__ import main
+from bandana.experiment import embed
+from bandana.scale.store import Store
+
+QUICK = ("training.epochs=4", "training.evaluate_every=2", "model.encoder.width=8", "probe.repeats=1", "probe.epochs=5")
+SETTINGS = [word for text in (*QUICK, "shards.parts_per_group=1") for word in ("--set", text)]
+
+
+class Answer(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+Command = Callable[..., Answer]
+
+
+@pytest.fixture
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """Run a command beside a store of eight parts."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    clustered_store(tmp_path / "store")
+
+    def call(*words: str) -> Answer:
+        monkeypatch.setattr(sys, "argv", ["bandana", *words])
+        code = 0
+        try:
+            main()
+        except SystemExit as end:
+            code = int(end.code or 0)
+        return Answer(code, *capsys.readouterr())
+
+    return call
+
+
+def test_a_run_on_a_store_leaves_a_record_a_model_and_vectors(command: Command, tmp_path: Path) -> None:
+    words = ("run", "bandana", "store", *SETTINGS, "--device", "cpu", "--seeds", "2", "--out", "out")
+    first = command(*words)
+    assert first.code == 0, first.err
+    assert "micro-F1" in first.out
+    record = json.loads((tmp_path / "out" / "record.json").read_text())
+    assert set(record["summary"]) >= {"auc", "ap", "micro_f1", "macro_f1"}
+    assert set(record["seeds"][0]["floors"]) == {"untrained encoder", "raw features"}
+    assert record["seeds"][0]["split"]["parts"] == "8 of 8"
+    assert not list((tmp_path / "out").rglob("checkpoint*"))
+
+    again = command("run", "out/config.toml", "--device", "cpu", "--seeds", "2", "--out", "out", "--json")
+    assert again.code == 0, again.err
+    assert json.loads(again.out)["summary"] == record["summary"]
+
+    assert command("infer", "store", "--model", "out/seed-0/model", "-o", "vectors").code == 0
+    model, store = model_folder.load(tmp_path / "out/seed-0/model"), Store.open(tmp_path / "store")
+    vectors = torch.from_numpy(np.load(tmp_path / "vectors" / "embeddings.npy"))
+    torch.testing.assert_close(vectors, embed(model.method, store.graph()), rtol=1e-5, atol=1e-6)
+
+
+def test_other_settings_in_the_same_folder_are_refused(command: Command) -> None:
+    words = ("run", "gae", "store", *QUICK_GAE, "--device", "cpu", "--out", "out", "--task", "link")
+    assert command(*words).code == 0
+    other = command(*words, "--set", "training.lr=0.5")
+    assert other.code == 2
+    assert "other settings" in other.err
+
+
+QUICK_GAE = [
+    word
+    for text in ("training.epochs=1", "model.encoder.widths=[8, 4]", "shards.parts_per_group=1", "probe.repeats=1")
+    for word in ("--set", text)
+]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("grace", "store"), "bandana, gae"),
+        (("bandana", "store", "--jobs", "2"), "--jobs"),
+        (("bandana", "store", "--protocol", "paper"), "protocol"),
+        (("bandana", "store", "--set", "training.edge_batch_size=10"), "training.edge_batch_size"),
+        (("bandana", "store", "--set", "model.encoder.node_embedding=4"), "node embeddings"),
+        (("bandana", "store", "--set", "shards.parts_per_group=3"), "the store has 8 parts"),
+        (("bandana", "store", "--set", "shards.parts=3"), "shards.parts"),
+        (("bandana", "store", "--set", "shards.parts_per_group=1", "--set", "model.target=released"), "released"),
+    ],
+)
+def test_what_a_store_cannot_serve_ends_in_a_sentence(command: Command, words: tuple[str, ...], said: str) -> None:
+    answer = command("run", *words, "--device", "cpu", "--out", "out")
+    assert answer.code == 2
+    assert said in " ".join(answer.err.split())
+    assert answer.err.startswith("Error: ") or "\nError: " in answer.err
