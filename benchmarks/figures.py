@@ -6,6 +6,8 @@ from statistics import fmean, stdev
 from typing import NamedTuple
 
 from bandana.paper.published import Figure
+from bandana.reporting.compare import mean_ranks as average_ranks
+from bandana.reporting.compare import out_of_memory, within
 
 DATASETS = ("cora", "citeseer", "pubmed", "photo", "computers", "cs", "physics")
 METRICS = {"node": ("micro_f1", "macro_f1"), "link": ("auc", "ap", "auc_sigmoid32", "ap_sigmoid32", "tied_share")}
@@ -15,8 +17,6 @@ POINTS_APART, DEVIATIONS_APART = 1.5, 3.0
 
 Row = Mapping[str, str]
 Published = Mapping[tuple[str, str, str], Figure]
-Values = Mapping[str, Mapping[str, float]]
-"""Figures by method and data set."""
 
 
 class Score(NamedTuple):
@@ -96,11 +96,6 @@ class Rank(NamedTuple):
     shared_cells: int
 
 
-def out_of_memory(failure: str) -> bool:
-    """Whether a run failed for want of memory."""
-    return "outofmemory" in failure.lower().replace(" ", "")
-
-
 def latest(rows: Iterable[Row]) -> list[Row]:
     """One row of every run: the last that succeeded, or else the last."""
     kept: dict[tuple[str, ...], Row] = {}
@@ -128,22 +123,6 @@ def compare(rows: Iterable[Row], published: Published) -> list[Cell]:
     return cells
 
 
-def average_ranks(values: Values) -> dict[str, tuple[float, int]]:
-    """Mean rank of every method over the data sets where it has a value, and their number.
-
-    The highest value has rank 1; equal ones share the mean of their places. Methods without a value on a data set
-    are left out there, so that the ranks of the others move up.
-    """
-    ranks = defaultdict(list)
-    for dataset in sorted({dataset for row in values.values() for dataset in row}):
-        column = {method: row[dataset] for method, row in values.items() if dataset in row}
-        for method, value in column.items():
-            above = sum(other > value for other in column.values())
-            equal = sum(other == value for other in column.values())
-            ranks[method].append(above + (equal + 1) / 2)
-    return {method: (fmean(of_method), len(of_method)) for method, of_method in ranks.items()}
-
-
 def rank(cells: Sequence[Cell], published: Published) -> list[Rank]:
     """Ranks in every table that has published figures, among the methods that have some."""
     out = []
@@ -155,7 +134,7 @@ def rank(cells: Sequence[Cell], published: Published) -> list[Rank]:
                 ours[cell.method][cell.dataset] = cell.ours.mean
         if sum(map(bool, ours.values())) < 2:
             continue
-        shared_ours, shared_theirs = _within(ours, theirs), _within(theirs, ours)
+        shared_ours, shared_theirs = within(ours, theirs), within(theirs, ours)
         ranks = [average_ranks(values) for values in (ours, theirs, shared_ours, shared_theirs)]
         for method in theirs:
             places, counts = zip(*(side.get(method, (None, 0)) for side in ranks), strict=True)
@@ -182,11 +161,3 @@ def _published_values(table: Table, published: Published) -> dict[str, dict[str,
         if of == metric and dataset in DATASETS and figure.mean is not None:
             out[method][dataset] = figure.mean
     return dict(out)
-
-
-def _within(values: Values, others: Values) -> dict[str, dict[str, float]]:
-    """The values whose cells the others have too."""
-    return {
-        method: {dataset: value for dataset, value in row.items() if dataset in others.get(method, {})}
-        for method, row in values.items()
-    }

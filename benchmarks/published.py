@@ -16,7 +16,6 @@ second time with weights chosen after the sigmoid.
 import argparse
 import csv
 import gc
-import hashlib
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,14 +27,15 @@ import torch
 from compare import read, write
 from figures import DATASETS, METRICS, PROTOCOLS
 
-from bandana.config import parse_assignment, to_table, to_toml
+from bandana.config import parse_assignment, to_table
 from bandana.data.datasets import find_dataset, load
 from bandana.data.splits import split_nodes
 from bandana.devices import resolve_device
 from bandana.evaluation.linear_probe import linear_probe
-from bandana.experiment import Experiment, SeedResult, Task, run_seed
+from bandana.experiment import SeedResult, Task, run_seed
 from bandana.files import write_text
 from bandana.paper.cookbook import recipe
+from bandana.paper.pieces import digest_of
 from bandana.registry import all_methods, get_method
 from bandana.training.trainer import TrainingState
 from bandana.workers import carry_out
@@ -51,7 +51,7 @@ PROBE_EPOCHS_PER_EPOCH = 10
 FIELDS = [
     *("method", "dataset", "task", "protocol", "seed", "micro_f1", "macro_f1", "auc", "ap", "auc_sigmoid32"),
     *("ap_sigmoid32", "tied_share", "decoder_auc", "mask_ratio", "best_epoch", "epochs", "seconds"),
-    *("pretrain_seconds", "peak_gpu_mb", "config", "failed"),
+    *("pretrain_seconds", "peak_gpu_mb", "precision", "config", "failed"),
 ]
 
 
@@ -81,7 +81,7 @@ def train(run: Run, root: str | None, changes: Mapping[str, Any]) -> list[dict[s
         "seconds": time.perf_counter() - started,
         "peak_gpu_mb": torch.cuda.max_memory_allocated(device) / 1e6 if device.type == "cuda" else "",
     }
-    config = {"config": digest_of(experiment)}
+    config = {"config": digest_of(to_table(experiment)), "precision": experiment.training.precision}
     rows = [{**run._asdict(), **_facts(result), **cost, **config, **result.record.metrics}]
     if run.method == WITH_FLOORS:
         rows += [{**run._asdict(), "method": name, **scores} for name, scores in result.record.floors.items()]
@@ -92,11 +92,6 @@ def train(run: Run, root: str | None, changes: Mapping[str, Any]) -> list[dict[s
         again = linear_probe(result.embedding, labels, nodes, experiment.probe, run.seed, "separate")
         rows.append({**rows[0], **again, "protocol": "paper"})
     return rows
-
-
-def digest_of(experiment: Experiment) -> str:
-    """What tells settings apart, so that a later reader knows whether they are still the recipe's."""
-    return hashlib.sha256(to_toml(to_table(experiment)).encode()).hexdigest()[:8]
 
 
 def _reset_peak(device: torch.device) -> None:

@@ -1,9 +1,27 @@
-"""The figures that Zhao et al. (WWW 2024) print for Bandana and sixteen other methods, kept in ``tables.csv``."""
+"""The figures that Zhao et al. (WWW 2024) print, one CSV file for each of their tables.
+
+``tables.csv`` holds the two large ones, node classification and link prediction. The others share one form: our name of
+the table, the paper's number of it, row and column in this package's names, mean, deviation, the number of runs behind
+it, and the unit. What is printed as words, such as a complexity or a want of memory, stands under ``text``.
+"""
 
 import csv
+from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
+
+from bandana.errors import UserError, did_you_mean
+from bandana.paper.artifact import Score
+
+LARGE_TABLES = "tables.csv"
+METRICS = ("micro_f1", "macro_f1", "auc", "ap")
+"""What the two large tables print; each can be asked for like a table of its own."""
+RUNS = 10
+"""Behind every figure, by section 5.1; the caption of a table may say otherwise."""
+_SOURCES = {"node": "Table 1 (nodeclas)", "link": "Table 2 (linkpred)"}
+_SMALLER_SOURCES = {"wikics": "Table 11 (wikics)", "ogbn-mag": "Table 10c (mag)"}
+"""Of the cells that ``tables.csv`` takes in from smaller tables."""
 
 
 class Figure(NamedTuple):
@@ -18,16 +36,82 @@ class Figure(NamedTuple):
         return self.note if self.mean is None else f"{self.mean:.2f} ± {self.sd:.2f}"
 
 
+class Printed(NamedTuple):
+    """One cell of any table as the paper has it.
+
+    Attributes:
+        score: The figure, or None where words are printed.
+        unit: Such as "%", "s" or "count".
+        source: The paper's number and label of the table.
+        text: Words printed in place of a figure.
+        note: Ours: what a reader should know about the cell.
+    """
+
+    score: Score | None
+    unit: str
+    source: str
+    text: str = ""
+    note: str = ""
+
+
 @cache
 def published_figures() -> dict[tuple[str, str, str], Figure]:
-    """Every printed cell by method, data set and metric (``micro_f1``, ``macro_f1``, ``auc`` or ``ap``)."""
-    with (files(__package__) / "tables.csv").open(encoding="utf-8") as file:
-        return {
-            (row["method"], row["dataset"], row["metric"]): Figure(
-                _number(row["mean"]), _number(row["sd"]), row["note"]
-            )
-            for row in csv.DictReader(file)
-        }
+    """Every cell of the two large tables by method, data set and metric (one of `METRICS`)."""
+    return {
+        (row["method"], row["dataset"], row["metric"]): Figure(_number(row["mean"]), _number(row["sd"]), row["note"])
+        for row in _rows(LARGE_TABLES)
+    }
+
+
+def published(table: str) -> dict[tuple[str, str], Score]:
+    """The figures of a table by row and column; cells in which the paper prints words are left out.
+
+    Args:
+        table: One of `table_names`, such as ``mask-ablation``, or a metric of the large tables, such as ``auc``.
+
+    Raises:
+        UserError: There is no such table.
+    """
+    return {place: cell.score for place, cell in printed(table).items() if cell.score is not None}
+
+
+def printed(table: str) -> dict[tuple[str, str], Printed]:
+    """Every cell of a table by row and column, with its unit and where it comes from.
+
+    Raises:
+        UserError: There is no such table.
+    """
+    if table not in _tables():
+        raise UserError(f"published table {table!r} does not exist. {did_you_mean(table, _tables())}")
+    return dict(_tables()[table])
+
+
+def table_names() -> tuple[str, ...]:
+    """All that `published` knows."""
+    return tuple(sorted(_tables()))
+
+
+@cache
+def _tables() -> dict[str, dict[tuple[str, str], Printed]]:
+    tables: dict[str, dict[tuple[str, str], Printed]] = {metric: {} for metric in METRICS}
+    for (method, dataset, metric), figure in published_figures().items():
+        score = None if figure.mean is None else Score(figure.mean, figure.sd, RUNS)
+        source = _SMALLER_SOURCES.get(dataset, _SOURCES["node" if metric.endswith("f1") else "link"])
+        text, note = (figure.note, "") if score is None else ("", figure.note)
+        tables[metric][method, dataset] = Printed(score, "%", source, text, note)
+    for file in sorted(files(__package__).iterdir(), key=lambda entry: entry.name):
+        if file.name.endswith(".csv") and file.name != LARGE_TABLES:
+            for row in _rows(file.name):
+                mean = _number(row["mean"])
+                score = None if mean is None else Score(mean, _number(row["sd"]), int(row["runs"]))
+                cell = Printed(score, row["unit"], row["source"], row["text"], row["note"])
+                tables.setdefault(row["table"], {})[row["row"], row["column"]] = cell
+    return tables
+
+
+def _rows(name: str) -> Iterator[dict[str, str]]:
+    with (files(__package__) / name).open(encoding="utf-8") as file:
+        yield from csv.DictReader(file)
 
 
 def _number(text: str) -> float | None:

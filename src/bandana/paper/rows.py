@@ -1,0 +1,128 @@
+"""Trainings as rows of a CSV file: results that came from elsewhere, such as from a GPU, and ours for others.
+
+``benchmarks/published.py`` writes such rows, and every reproduction does, in ``trainings.csv``.
+"""
+
+import csv
+from collections.abc import Iterable, Mapping, Sequence
+from io import StringIO
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from bandana.config import to_table
+from bandana.errors import UserError
+from bandana.paper.artifact import Piece, Result
+from bandana.paper.cookbook import recipe
+from bandana.paper.pieces import TRAINING, digest_of
+
+NODE_METRICS = ("micro_f1", "macro_f1")
+LINK_METRICS = ("auc", "ap", "auc_sigmoid32", "ap_sigmoid32", "tied_share", "decoder_auc")
+NAMES = ("method", "dataset", "task", "protocol")
+NEEDED = (*NAMES, "seed", "config", "failed")
+FIELDS = (
+    *NAMES,
+    *("seed", *NODE_METRICS, *LINK_METRICS, "mask_ratio", "best_epoch", "epochs", "pretrain_seconds", "peak_gpu_mb"),
+    *("precision", "config", "failed"),
+)
+
+Row: TypeAlias = Mapping[str, str]
+Rows: TypeAlias = Mapping[tuple[str, str], Result]
+"""Results by what identifies a training, and by its seed."""
+
+
+def read_rows(paths: Iterable[Path]) -> Rows:
+    """Results by configuration and seed, from all files; a row that succeeded counts more than one that failed.
+
+    Raises:
+        UserError: A file cannot be read, or is not of this kind.
+    """
+    values: dict[tuple[str, str], dict[str, Any]] = {}
+    failures: dict[tuple[str, str], str] = {}
+    for path in paths:
+        for number, row in enumerate(_read(path), start=2):
+            try:
+                if row["failed"]:
+                    failures[_name(*(row[name] for name in NAMES)), row["seed"]] = row["failed"]
+                elif row["config"]:
+                    values.setdefault((row["config"], row["seed"]), {}).update(_values(row))
+            except ValueError as problem:
+                raise UserError(
+                    f"{path}, row {number}: holds a figure that is no number ({problem}); write it anew."
+                ) from None
+    failed = {key: Result(None, failure) for key, failure in failures.items()}
+    return failed | {key: Result(table) for key, table in values.items() if "metrics" in table}
+
+
+def result_in(rows: Rows, piece: Piece) -> Result | None:
+    """What the rows say about a piece: by its configuration, or by name if its recipe is one that failed."""
+    if piece.work != TRAINING or not rows:
+        return None
+    table, seed = piece.arguments["experiment"], str(piece.arguments["seed"])
+    found = rows.get((digest_of(table), seed))
+    if found is not None:
+        return found
+    method, dataset, task, protocol = (table[name] for name in NAMES)
+    failed = rows.get((_name(method, dataset, task, protocol), seed))
+    if failed is None:
+        return None
+    # A run that failed wrote no configuration down: it was that of the recipe.
+    return failed if table == to_table(recipe(method, dataset, task, {"protocol": protocol})) else None
+
+
+def to_rows(results: Iterable[tuple[Piece, Result]]) -> str:
+    """Every training that has figures, once, in the form that `read_rows` reads."""
+    lines: dict[tuple[str, int, str], dict[str, Any]] = {}
+    for piece, result in results:
+        if piece.work != TRAINING or result.values is None:
+            continue
+        table, values = piece.arguments["experiment"], result.values
+        config, seed = digest_of(table), int(piece.arguments["seed"])
+        shared = {name: table[name] for name in NAMES} | {"seed": seed, "config": config}
+        shared |= {name: values.get(name) for name in ("best_epoch", "epochs", "peak_gpu_mb", "precision")}
+        shared |= {"pretrain_seconds": values["seconds"]["pretrain"], **values["diagnostics"]}
+        lines[config, seed, "own"] = shared | dict(values["metrics"])
+        if "as_published" in values:
+            lines[config, seed, "published"] = shared | {"protocol": "paper"} | dict(values["as_published"])
+    text = StringIO()
+    writer = csv.DictWriter(text, FIELDS, extrasaction="ignore", restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(lines[key] for key in sorted(lines, key=lambda key: (*(lines[key][name] for name in NAMES), *key)))
+    return text.getvalue()
+
+
+def _read(path: Path) -> Sequence[Row]:
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+    except (OSError, UnicodeDecodeError, csv.Error) as problem:
+        raise UserError(
+            f"--rows {path}: cannot be read ({problem}); give a CSV file of benchmarks/published.py."
+        ) from None
+    missing = [name for name in NEEDED if rows and rows[0].get(name) is None]
+    if missing:
+        raise UserError(
+            f"--rows {path}: has no column {missing[0]!r}, so its rows cannot be matched with settings; "
+            f"make it with benchmarks/published.py."
+        )
+    return rows
+
+
+def _values(row: Row) -> dict[str, Any]:
+    """A row as part of the values of a training: the second row of a node task has the metrics as published."""
+    if row["task"] == "node" and row["protocol"] == "paper":
+        return {"as_published": _numbers(row, NODE_METRICS)}
+    return {
+        "metrics": _numbers(row, NODE_METRICS if row["task"] == "node" else LINK_METRICS),
+        "diagnostics": _numbers(row, ("mask_ratio",)),
+        "seconds": {"pretrain": float(row.get("pretrain_seconds") or "nan")},
+        "precision": row.get("precision") or "float32",
+        **_numbers(row, ("best_epoch", "epochs", "peak_gpu_mb")),
+    }
+
+
+def _numbers(row: Row, names: Iterable[str]) -> dict[str, float]:
+    return {name: float(row[name]) for name in names if row.get(name)}
+
+
+def _name(*facts: str) -> str:
+    return " ".join(facts)

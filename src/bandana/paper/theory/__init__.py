@@ -1,0 +1,1 @@
+"""The theory of the paper as numerical checks, one module each."""

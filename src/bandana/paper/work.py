@@ -1,0 +1,130 @@
+"""Kinds of work by name: plain functions from a piece's arguments to plain values, each registered where it is written.
+
+A piece travels to another process, and into a file, as the name of its kind and its arguments. So nothing else may
+decide what comes out: not the time of day, not a global, not an open file.
+"""
+
+import ast
+import hashlib
+import pkgutil
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib import import_module
+from inspect import getsourcefile
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple, TypeAlias
+
+import torch
+
+import bandana
+from bandana.devices import resolve_device
+from bandana.errors import UserError, did_you_mean
+from bandana.paper.artifact import Piece
+
+Function: TypeAlias = Callable[[Mapping[str, Any], torch.device, Path | None], dict[str, Any]]
+"""From a piece's arguments, a device and the folder with raw data to values as JSON has them."""
+
+ROOMS_THAT_MATTER = (
+    *("engine", "parts", "methods", "training", "evaluation", "data"),
+    *("experiment.py", "graph.py", "method.py"),
+)
+"""Sources that may change a result. A change in any other leaves what was computed before as good as it was."""
+
+
+class Kind(NamedTuple):
+    """A kind of work: what does it, and whether its values are about the device, such as times."""
+
+    function: Function
+    about_device: bool
+
+
+_KINDS: dict[str, Kind] = {}
+
+
+def work(name: str, *, about_device: bool = False) -> Callable[[Function], Function]:
+    """Make the decorated function do the pieces whose kind is `name`.
+
+    Args:
+        name: Of the kind.
+        about_device: The values say something about the device, so those of another device do not count as done.
+    """
+
+    def decorate(function: Function) -> Function:
+        if name in _KINDS and _KINDS[name].function.__qualname__ != function.__qualname__:
+            raise ValueError(f"two kinds of work are called {name!r}")
+        _KINDS[name] = Kind(function, about_device)
+        return function
+
+    return decorate
+
+
+def kind_of(name: str) -> Kind:
+    """The kind of work called `name`.
+
+    Raises:
+        UserError: There is none.
+    """
+    modules()
+    if name not in _KINDS:
+        raise UserError(f"There is no kind of work {name!r}. {did_you_mean(name, _KINDS)}")
+    return _KINDS[name]
+
+
+@cache
+def modules() -> tuple[ModuleType, ...]:
+    """The modules of all tables, figures and checks, and of the work they share."""
+    import_module("bandana.paper.pieces")
+    found: list[ModuleType] = []
+    for room in ("tables", "figures", "theory"):
+        package = import_module(f"bandana.paper.{room}")
+        found += [import_module(entry.name) for entry in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")]
+    return tuple(found)
+
+
+def perform(piece: Piece, device: str, data_root: Path | None, threads: int | None) -> dict[str, Any]:
+    """Do a piece; what a process that serves nothing else is asked for.
+
+    Args:
+        piece: What to do.
+        device: ``auto``, ``cpu`` or ``cuda``.
+        data_root: Where raw data lie.
+        threads: Of torch; None leaves it alone.
+    """
+    if threads is not None:
+        torch.set_num_threads(threads)
+    where = resolve_device(device)
+    try:
+        return kind_of(piece.work).function(piece.arguments, where, data_root)
+    finally:
+        if where.type == "cuda":
+            torch.cuda.empty_cache()  # other processes share the device
+
+
+@cache
+def code_version(kind: str) -> str:
+    """Changes with the package's version, and with every statement that may change what this kind of work gives."""
+    source = Path(bandana.__file__).parent
+    files = [path for room in ROOMS_THAT_MATTER for path in _python_files(source / room)]
+    own = getsourcefile(kind_of(kind).function)
+    statements = [_statements(path) for path in [*files, Path(str(own))]]
+    return hashlib.sha256("\n".join([bandana.__version__, *statements]).encode()).hexdigest()
+
+
+def _python_files(place: Path) -> list[Path]:
+    return sorted(place.rglob("*.py")) if place.is_dir() else [place]
+
+
+@cache
+def _statements(path: Path) -> str:
+    """A file without its comments and docstrings, which compute nothing."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            node.body = [line for line in body if not _is_text(line)]  # type: ignore[attr-defined]
+    return hashlib.sha256(ast.dump(tree).encode()).hexdigest()
+
+
+def _is_text(line: Any) -> bool:
+    return isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant) and isinstance(line.value.value, str)

@@ -1,0 +1,71 @@
+"""Everything that a reproduction leaves behind: Markdown, LaTeX, CSV and SVG for each artifact, and one page of all."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from bandana.files import write_text
+from bandana.paper.artifact import Artifact, Exhibit, Picture, Scope, Sheet
+from bandana.paper.pieces import config_name, configuration
+from bandana.paper.reproduce import CONFIGS, Item, Plan, Survey
+from bandana.paper.rows import to_rows
+from bandana.reporting.page import Section, write_page
+from bandana.reporting.sheets import to_csv, to_latex, to_markdown
+
+TRAININGS = "trainings.csv"
+"""The figures of every training behind the tables; another reproduction takes them with ``--rows``."""
+TITLE = "Masked Graph Autoencoder with Non-discrete Bandwidths, reproduced"
+
+
+def write_out(plan: Plan, items: Survey, facts: Mapping[str, str]) -> Path:
+    """Write what is known of every artifact, also where that is little.
+
+    Returns:
+        The page.
+
+    Raises:
+        UserError: The folder cannot be written to.
+    """
+    sections = []
+    for artifact in plan.artifacts:
+        members = items[artifact.name]
+        _write_configurations(plan.out, members)
+        exhibits = artifact.show([(item.piece, item.result) for item in members])
+        _write_exhibits(plan.out, artifact, exhibits)
+        sections.append(
+            Section(
+                name=artifact.name,
+                title=artifact.title,
+                kind=artifact.kind,
+                exhibits=tuple(exhibits),
+                command=command_of(artifact.name, plan.scope),
+            )
+        )
+    results = ((item.piece, item.result) for members in items.values() for item in members)
+    write_text(plan.out / TRAININGS, to_rows(results))
+    return write_page(plan.out, TITLE, sections, facts)
+
+
+def command_of(name: str, scope: Scope) -> str:
+    """The command that makes an artifact."""
+    parts = ["bandana reproduce", name, "--quick" if scope.quick else f"--seeds {scope.seeds}"]
+    parts += [f"--datasets {','.join(scope.datasets)}"] if scope.datasets else []
+    parts += [f"--methods {','.join(scope.methods)}"] if scope.methods else []
+    return " ".join(parts)
+
+
+def _write_configurations(out: Path, items: Sequence[Item]) -> None:
+    """Every configuration once, whatever its number of seeds."""
+    for name, text in {config_name(item.piece): configuration(item.piece) for item in items}.items():
+        write_text(out / CONFIGS / name, text)
+
+
+def _write_exhibits(out: Path, artifact: Artifact, exhibits: Sequence[Exhibit]) -> None:
+    page = [f"# {artifact.title}", *(to_markdown(exhibit) for exhibit in exhibits)]
+    write_text(out / f"{artifact.name}.md", "\n\n".join(page))
+    for number, exhibit in enumerate(exhibits, start=1):
+        stem = out / f"{artifact.name}-{number}"
+        write_text(stem.with_suffix(".csv"), to_csv(exhibit))
+        if isinstance(exhibit, Sheet):
+            write_text(stem.with_suffix(".tex"), to_latex(exhibit))
+        elif isinstance(exhibit, Picture):
+            write_text(stem.with_suffix(".svg"), exhibit.svg)

@@ -1,0 +1,224 @@
+"""The paper on one static page: every table, figure and check, each cell in the colour of its verdict.
+
+Like the report of own graphs, the page asks the network for nothing, escapes every text, and names the hashes of its
+one style sheet and its one script in its content security policy. Drawings come as images, so that what is inside one
+cannot reach the page.
+"""
+
+import base64
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+
+from bandana import __version__
+from bandana.files import write_text
+from bandana.paper.artifact import Cell, Claim, Exhibit, Kind, Picture, Score, Sheet
+from bandana.reporting.marks import (
+    CELL_MARKS,
+    FAILS,
+    HOLDS,
+    OPEN,
+    Mark,
+    best_places,
+    mark_of,
+    mark_of_claim,
+    number_texts,
+    shows_seeds,
+)
+from bandana.reporting.sheets import difference
+
+PAGE = "index.html"
+_ALL_MARKS = (*CELL_MARKS, HOLDS, FAILS, OPEN)
+_KINDS: dict[Kind, str] = {"table": "Tables", "figure": "Figures", "check": "Theory"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """What came of one artifact. The origins of its cells are files relative to the page; those there become links.
+
+    Attributes:
+        name: Of the artifact, as on the command line.
+        title: One line.
+        kind: Table, figure or check.
+        exhibits: What is shown, in order.
+        command: What makes it.
+    """
+
+    name: str
+    title: str
+    kind: Kind
+    exhibits: tuple[Exhibit, ...]
+    command: str
+
+
+class CellView(NamedTuple):
+    """A cell as the template writes it. The details, by their number, are read by the page's script."""
+
+    mean: str
+    sd: str
+    seeds: str
+    published: str
+    place: int
+    mark: Mark
+    details: int
+    summary: str
+
+
+def write_page(folder: Path, title: str, sections: Sequence[Section], facts: Mapping[str, str]) -> Path:
+    """Write the page in one step.
+
+    Args:
+        folder: Where it goes, as ``index.html``.
+        title: Of the page and its first heading.
+        sections: In the order in which they are shown within their kind.
+        facts: Hardware, versions, seeds: what is needed to believe and repeat it.
+
+    Returns:
+        The file.
+
+    Raises:
+        UserError: It cannot be written.
+    """
+    path = folder / PAGE
+    write_text(path, page(folder, title, sections, facts))
+    return path
+
+
+def page(folder: Path, title: str, sections: Sequence[Section], facts: Mapping[str, str]) -> str:
+    """The page as HTML, with links that hold in `folder`."""
+    style, script = _part("report.css") + _part("page.css"), _part("page.js")
+    details: list[dict[str, Any]] = []
+    views = [_section(section, folder, details) for section in sections]
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    return environment.from_string(_part("page.html.j2")).render(
+        title=title,
+        groups=[
+            (name, [view for view in views if view["kind"] == kind])
+            for kind, name in _KINDS.items()
+            if any(view["kind"] == kind for view in views)
+        ],
+        counts=_tally([mark for section in sections for exhibit in section.exhibits for mark in _marks(exhibit)]),
+        facts=facts,
+        details=details,
+        style=Markup(style),  # noqa: S704 (our own files)
+        script=Markup(script),  # noqa: S704
+        style_hash=_policy_hash(style),
+        script_hash=_policy_hash(script),
+        version=__version__,
+    )
+
+
+def _section(section: Section, folder: Path, details: list[dict[str, Any]]) -> dict[str, Any]:
+    exhibits = [_exhibit(exhibit, folder, details) for exhibit in section.exhibits]
+    return {
+        "name": section.name,
+        "title": section.title,
+        "kind": section.kind,
+        "command": section.command,
+        "exhibits": exhibits,
+        "counts": _tally([mark for exhibit in section.exhibits for mark in _marks(exhibit)]),
+    }
+
+
+def _tally(marks: Sequence[Mark]) -> list[tuple[Mark, int]]:
+    """How many of each; a kind of which one is grave looks grave."""
+    counts = Counter(mark.word for mark in marks)
+    grave = {mark.word for mark in marks if mark.tone == "poor"}
+    return [
+        (mark._replace(tone="poor") if mark.word in grave else mark, counts[mark.word])
+        for mark in _ALL_MARKS
+        if counts[mark.word]
+    ]
+
+
+def _marks(exhibit: Exhibit) -> Iterator[Mark]:
+    if isinstance(exhibit, Sheet):
+        yield from (mark_of(cell, exhibit.highest_is_best) for cell in exhibit.cells)
+    elif isinstance(exhibit, Claim):
+        yield mark_of_claim(exhibit)
+
+
+def _exhibit(exhibit: Exhibit, folder: Path, details: list[dict[str, Any]]) -> dict[str, Any]:
+    if isinstance(exhibit, Sheet):
+        return {"kind": "sheet", "it": exhibit, "rows": _rows(exhibit, folder, details)}
+    if isinstance(exhibit, Picture):
+        image = base64.b64encode(exhibit.svg.encode("utf-8")).decode("ascii")
+        return {"kind": "picture", "it": exhibit, "image": f"data:image/svg+xml;base64,{image}"}
+    measured = [(name, f"{value:.6g}") for name, value in exhibit.measured.items()]
+    return {"kind": "claim", "it": exhibit, "mark": mark_of_claim(exhibit), "measured": measured}
+
+
+def _rows(sheet: Sheet, folder: Path, details: list[dict[str, Any]]) -> list[tuple[str, list[CellView | None]]]:
+    cells = {(cell.row, cell.column): cell for cell in sheet.cells}
+    texts, places, counted = number_texts(sheet), best_places(sheet), shows_seeds(sheet)
+
+    def view(cell: Cell | None) -> CellView | None:
+        if cell is None:
+            return None
+        mark = mark_of(cell, sheet.highest_is_best)
+        details.append(_details(cell, sheet, mark, folder))
+        mean, sd = texts(cell, cell.ours) if cell.ours else (mark.word, "")
+        published = " ± ".join(filter(None, texts(cell, cell.published))) if cell.published else ""
+        return CellView(
+            mean=mean,
+            sd=sd,
+            seeds=str(cell.ours.seeds) if cell.ours and counted else "",
+            published=published,
+            place=places.get((cell.row, cell.column), 0),
+            mark=mark,
+            details=len(details) - 1,
+            summary=f"{cell.row}, {cell.column}: {mark.word}. {cell.note}".strip(),
+        )
+
+    return [(row, [view(cells.get((row, column))) for column in sheet.columns]) for row in sheet.rows]
+
+
+def _details(cell: Cell, sheet: Sheet, mark: Mark, folder: Path) -> dict[str, Any]:
+    texts, apart, counted = number_texts(sheet), difference(cell), shows_seeds(sheet)
+
+    def words(score: Score | None, of: str) -> str:
+        if score is None:
+            return "none"
+        figure = " ± ".join(filter(None, texts(cell, score)))
+        return f"{figure} ({score.seeds} {of}{'s' if score.seeds != 1 else ''})" if counted else figure
+
+    facts = {
+        "Ours": words(cell.ours, "seed"),
+        "Published": words(cell.published, "run"),
+        "Difference": "" if apart is None else f"{apart:+.4g}".replace("-", "−"),
+        "Protocol": cell.protocol,
+    }
+    return {
+        "title": f"{cell.row} · {cell.column}",
+        "sign": mark.sign,
+        "word": mark.word,
+        "tone": mark.tone,
+        "facts": [[name, value] for name, value in facts.items() if value],
+        "note": cell.note,
+        "links": [_link(origin, folder) for origin in cell.origins],
+    }
+
+
+def _link(origin: str, folder: Path) -> list[str]:
+    """The name of a run's file, and its address seen from the page; no address if the file is not there."""
+    path = folder / origin
+    if not path.is_file():
+        return [origin, ""]
+    return [path.name, quote(Path(os.path.relpath(path, folder)).as_posix())]
+
+
+def _part(name: str) -> str:
+    return files("bandana.reporting").joinpath(name).read_text(encoding="utf-8")
+
+
+def _policy_hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")

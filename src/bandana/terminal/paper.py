@@ -1,0 +1,152 @@
+"""What a reproduction shows: the list of artifacts, the progress of the work, and what was written where."""
+
+import json as jsonlib
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.box import SIMPLE
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from bandana.data.datasets import find_dataset
+from bandana.devices import resolve_device
+from bandana.paper.artifact import Piece, Scope
+from bandana.paper.cache import Cache
+from bandana.paper.catalogue import find
+from bandana.paper.costs import Costs
+from bandana.paper.reproduce import Plan, costs_of, fetch_missing, open_pieces, run_pieces, survey
+from bandana.paper.rows import read_rows
+from bandana.paper.standing import standing_of
+from bandana.paper.write_out import write_out
+from bandana.registry import get_method
+from bandana.reporting.record import environment
+from bandana.terminal.screen import console, status
+
+
+def plan_of(
+    names: Sequence[str],
+    seeds: int,
+    quick: bool,
+    datasets: str,
+    methods: str,
+    cache: Path,
+    out: Path,
+    rows: Sequence[Path],
+    retry_failed: bool,
+    device: str,
+    data_root: Path | None,
+) -> Plan:
+    """What is asked for on the command line.
+
+    Raises:
+        UserError: An artifact, data set, method, file or device is not there.
+    """
+    wanted_datasets, wanted_methods = _split(datasets), _split(methods)
+    for dataset in wanted_datasets:
+        find_dataset(dataset)
+    for method in wanted_methods:
+        get_method(method)
+    return Plan(
+        artifacts=find(names),
+        scope=Scope(seeds=seeds, quick=quick, datasets=wanted_datasets, methods=wanted_methods),
+        cache=Cache(cache, resolve_device(device).type, data_root),
+        out=out,
+        rows=read_rows(rows),
+        retry_failed=retry_failed,
+    )
+
+
+def show_list_of(plan: Plan, jobs: int, json: bool) -> None:
+    """List artifacts with their pieces, how many are done, what the rest would take, and how they stand."""
+    items = survey(plan)
+    costs = costs_of(items, plan.cache.device)
+    standings = [standing_of(artifact, items[artifact.name], costs, jobs) for artifact in plan.artifacts]
+    if json:
+        console.print_json(jsonlib.dumps([standing._asdict() for standing in standings]))
+        return
+    table = Table("artifact", "kind", box=SIMPLE)
+    for heading in ("pieces", "done", "time left"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("state")
+    for row in standings:
+        table.add_row(row.name, row.kind, str(row.pieces), str(row.done), spoken(row.seconds_left), row.state)
+    console.print(table)
+    processes = "one process" if jobs == 1 else f"{jobs} processes"
+    console.print(
+        f"Times are rough, for {processes}, and sharpen as pieces finish. Artifacts share pieces.", style="dim"
+    )
+
+
+def reproduce_and_show(plan: Plan, jobs: int, device: str, budget: float, run: bool) -> None:
+    """Do what is missing, then write everything."""
+    if run:
+        if absent := fetch_missing(plan):
+            status.print(
+                f"Neither here nor to be downloaded: {', '.join(absent)}. Their cells say so; `bandana datasets` tells "
+                "where they come from.",
+                style="yellow",
+                highlight=False,
+            )
+        items = survey(plan)
+        costs = costs_of(items, plan.cache.device)
+        _work(plan, open_pieces(items, retry_failed=plan.retry_failed), costs, jobs, device, budget)
+    items = survey(plan)
+    page = write_out(plan, items, _facts(plan))
+    states = Counter(_word(item.result.failure) for members in items.values() for item in members)
+    counts = ", ".join(f"{count} {word}" for word, count in states.items())
+    console.print(f"Pieces of work: {counts or 'none is needed'}.")
+    console.print(f"Tables, figures and their numbers: [bold]{plan.out}[/bold]\nTo browse them: [bold]{page}[/bold]")
+
+
+def spoken(seconds: float) -> str:
+    """A time in the unit that a person would use."""
+    if seconds <= 0:
+        return "–"
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def _work(plan: Plan, pieces: Sequence[Piece], costs: Costs, jobs: int, device: str, budget: float) -> None:
+    """Carry the pieces out behind a bar that runs by expected time."""
+    if not pieces:
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), MofNCompleteColumn(), TimeElapsedColumn())
+    total = sum(map(costs.seconds, pieces))
+    status.print(f"{len(pieces)} pieces to run, roughly {spoken(total / jobs)}.")
+    try:
+        with Progress(*columns, TextColumn("{task.fields[last]}"), console=status) as progress:
+            bar = progress.add_task("reproducing", total=len(pieces), last="")
+            for done in run_pieces(plan, pieces, device=device, jobs=jobs, budget=budget):
+                progress.update(bar, advance=1, last=f"{name_of(done.piece)}, {done.seconds:.1f} s")
+                if done.failure:
+                    progress.console.print(f"{name_of(done.piece)}: {done.failure}", style="yellow", highlight=False)
+    except KeyboardInterrupt:
+        status.print(f"Stopped. What was finished is kept in {plan.cache.folder}: the same command goes on from there.")
+        raise SystemExit(130) from None
+
+
+def name_of(piece: Piece) -> str:
+    """A few words for a piece."""
+    table = piece.arguments.get("experiment", piece.arguments)
+    words = [str(table[name]) for name in ("method", "component", "variable", "dataset", "task") if name in table]
+    seed = f", seed {piece.arguments['seed']}" if "seed" in piece.arguments else ""
+    return f"{' '.join(words) or piece.work}{seed}"
+
+
+def _split(names: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in names.split(",") if name.strip())
+
+
+def _facts(plan: Plan) -> dict[str, str]:
+    scope = "coarse: small data, few epochs, one seed" if plan.scope.quick else f"{plan.scope.seeds} seeds per cell"
+    elsewhere = {"rows from elsewhere": str(len(plan.rows))} if plan.rows else {}
+    return {**environment(), "device": plan.cache.device, "scope": scope, **elsewhere}
+
+
+def _word(failure: str) -> str:
+    if not failure:
+        return "done"
+    return "failed" if not failure.startswith("not run") else failure.partition(";")[0]

@@ -1,0 +1,160 @@
+"""The page of the paper: every exhibit is on it, no text becomes markup, nothing is fetched, and its links hold."""
+
+import base64
+import hashlib
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import page_reader
+import pytest
+from page_reader import Reader
+from sample_sheets import SVG, cell, sample_claims, sample_picture, sample_sections, sample_sheet
+
+from bandana.errors import UserError
+from bandana.paper.artifact import Score, Sheet
+from bandana.reporting.marks import CELL_MARKS
+from bandana.reporting.page import Section, page, write_page
+
+HOSTILE = "</script><img src=x onerror=alert(1)><!--{{ 7 * 7 }}' onmouseover='alert(1)\" autofocus=\"\u2028"
+FACTS = {"torch": "2.13.0", "hardware": "two cores"}
+
+
+@pytest.fixture(autouse=True)
+def _images_need_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_reader, "VOID", page_reader.VOID | {"img"})
+
+
+def read(sections: tuple[Section, ...] = sample_sections(), folder: Path = Path("nowhere")) -> Reader:
+    return Reader(page(folder, "The paper", sections, FACTS))
+
+
+def buttons(found: Reader, kind: str) -> list[dict[str, str | None]]:
+    return [given for tag, given in found.attributes if tag == "button" and kind in (given.get("class") or "").split()]
+
+
+def test_every_cell_has_a_sign_a_word_a_colour_and_its_details() -> None:
+    found = read()
+    cells = buttons(found, "cell")
+    told = json.loads(found.scripts[0])
+    words = [told[int(given["data-details"])]["word"] for given in cells]
+    assert words == [given["data-mark"] for given in cells]
+    assert set(words) == {mark.word for mark in CELL_MARKS}
+    tones = {given["data-mark"]: given["class"].split()[-1] for given in cells}
+    assert tones["same"] == "tone-good"
+    assert tones["higher"] == "tone-fair"
+    assert tones["lower"] == "tone-poor"
+    assert {tones[word] for word in ("not run", "out of memory", "failed")} == {"tone-absent"}
+    assert len({mark.sign for mark in CELL_MARKS}) == len(CELL_MARKS)
+    first = told[0]
+    facts = dict(first["facts"])
+    assert facts["Ours"] == "84.50 ± 0.50 (10 seeds)"
+    assert facts["Published"] == "84.62 ± 0.37 (10 runs)"
+    assert facts["Difference"] == "−0.12"
+    assert facts["Protocol"] == "linear probe"
+    assert "prediction interval" in first["note"]
+
+
+def test_counts_at_the_top_are_those_of_the_cells_and_statements() -> None:
+    found = read()
+    text = " ".join(" ".join(found.texts).split())
+    assert "2 = same 1 ▲ higher 1 ▼ lower 1 ? not tested" in text
+    assert [given["data-filter"] for given in buttons(found, "filter")][-3:] == ["holds", "does not hold", "open"]
+    for expected in (
+        *FACTS.values(),
+        "bandana reproduce nodes",
+        "It falls.",
+        "statement None",
+        "Three sentences & more.",
+    ):
+        assert expected in text
+
+
+def test_every_section_can_be_reached_and_drawings_are_sealed_off() -> None:
+    found = read()
+    ids = {given.get("id") for _, given in found.attributes}
+    inner = {given["href"][1:] for tag, given in found.attributes if tag == "a" and given["href"].startswith("#")}
+    assert inner <= ids
+    assert {"nodes", "depth", "theory", "made-with"} <= inner
+    (image,) = [given for tag, given in found.attributes if tag == "img"]
+    assert base64.b64decode(image["src"].partition(",")[2]).decode() == SVG
+    assert image["alt"] == "Depth"
+
+
+def test_links_lead_from_the_page_to_files_that_are_there(tmp_path: Path) -> None:
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs" / "a b.toml").write_text("")
+    elsewhere = tmp_path / "elsewhere.toml"
+    elsewhere.write_text("")
+    folder = tmp_path
+    sheet = sample_sheet()
+    sheet = replace(
+        sheet, cells=(*sheet.cells[:3], replace(sheet.cells[3], origins=(str(elsewhere),)), *sheet.cells[4:])
+    )
+    section = replace(sample_sections()[0], exhibits=(sheet,))
+    told = json.loads(read((section,), folder).scripts[0])
+    assert told[0]["links"] == [["a b.toml", "configs/a%20b.toml"]]
+    assert told[2]["links"] == [["configs/gone.toml", ""]]
+    assert told[3]["links"] == [["elsewhere.toml", "elsewhere.toml"]]
+
+
+def test_nothing_is_fetched_and_only_our_script_may_run() -> None:
+    text = page(Path("nowhere"), "t", sample_sections(), FACTS)
+    found = Reader(text)
+    policy = next(given["content"] for tag, given in found.attributes if given.get("http-equiv"))
+    assert policy.startswith("default-src 'none'; ")
+    for kind, content in (("script", found.scripts[1]), ("style", re.search("<style>(.*?)</style>", text, re.S)[1])):
+        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+        assert f"{kind}-src 'sha256-{digest}'" in policy
+    addresses = [given[name] for _, given in found.attributes for name in ("src", "href") if given.get(name)]
+    assert all(address.startswith(("#", "data:")) for address in addresses)
+    assert not any(name == "style" or name.startswith("on") for _, given in found.attributes for name in given)
+
+
+def test_no_text_becomes_markup() -> None:
+    plain, hostile = (
+        page(
+            Path("nowhere"),
+            text,
+            (
+                Section(
+                    name="n",
+                    title=text,
+                    kind="table",
+                    command=text,
+                    exhibits=(
+                        Sheet(
+                            title=text,
+                            rows=(text,),
+                            columns=(text,),
+                            cells=(cell(text, text, Score(1, 1, 2), note=text, protocol=text, origins=(text,)),),
+                            notes=(text,),
+                        ),
+                        replace(sample_picture(), title=text, columns=(text,), rows=((text,),), notes=(text,)),
+                        replace(sample_claims()[0], statement=text, explanation=text, measured={text: 1.0}),
+                    ),
+                ),
+            ),
+            {text: text},
+        )
+        for text in ("plain", HOSTILE)
+    )
+    assert Reader(plain).elements == Reader(hostile).elements
+    assert json.loads(Reader(hostile).scripts[0])[0]["note"] == HOSTILE
+    assert "49" not in Reader(hostile).texts
+
+
+def test_the_page_is_written_where_it_was_asked_for(tmp_path: Path) -> None:
+    path = write_page(tmp_path / "results", "The paper", sample_sections(), FACTS)
+    assert path == tmp_path / "results" / "index.html"
+    assert path.read_text(encoding="utf-8").startswith("<!doctype html>")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="cannot be written"):
+        write_page(tmp_path / "file", "t", (), {})
+
+
+def test_an_empty_page_says_so_little_but_stands() -> None:
+    found = read(())
+    assert buttons(found, "cell") == []
+    assert buttons(found, "filter") == []

@@ -1,0 +1,161 @@
+"""Tables written out: every field arrives in CSV, Markdown stays a table, and LaTeX can be set."""
+
+import csv
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sample_sheets import cell, sample_claims, sample_picture, sample_sheet
+
+from bandana.paper.artifact import Score, Sheet
+from bandana.paper.published import published
+from bandana.reporting.marks import best_places, mark_of, number_texts
+from bandana.reporting.sheets import CELL_FIELDS, to_csv, to_latex, to_markdown
+
+ANY_TEXT = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=20)
+
+
+def lines_of(table: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(table.splitlines()))
+
+
+def test_csv_has_every_field_of_every_cell() -> None:
+    sheet = sample_sheet()
+    lines = lines_of(to_csv(sheet))
+    assert tuple(lines[0]) == CELL_FIELDS
+    assert [(line["row"], line["column"]) for line in lines] == [(c.row, c.column) for c in sheet.cells]
+    for line, c in zip(lines, sheet.cells, strict=True):
+        assert (float(line["ours_mean"]) if line["ours_mean"] else None) == (c.ours and c.ours.mean)
+        assert int(line["seeds"]) == (c.ours.seeds if c.ours else 0)
+        assert line["note"] == c.note
+        assert line["origins"] == " ".join(c.origins)
+        both = c.ours is not None and c.published is not None
+        assert line["difference"] == (f"{c.ours.mean - c.published.mean:.10g}" if both else "")
+    words = [
+        "same",
+        "same",
+        "higher",
+        "lower",
+        "not tested",
+        "no published figure",
+        "not run",
+        "out of memory",
+        "failed",
+    ]
+    assert [line["verdict"] for line in lines] == words
+    assert lines[0]["protocol"] == "linear probe"
+
+
+def test_csv_of_a_figure_and_of_a_statement_has_the_numbers() -> None:
+    assert lines_of(to_csv(sample_picture()))[1] == {"x": "2", "y": str(1 / 3), "name": "b,c"}
+    found = [lines_of(to_csv(claim))[0] for claim in sample_claims()]
+    assert [line["verdict"] for line in found] == ["holds", "does not hold", "open"]
+    assert {line["value"] for line in found} == {"0.25"}
+
+
+def test_markdown_shows_ours_over_the_published_figure() -> None:
+    text = to_markdown(sample_sheet())
+    assert "| bandana | **84.50 ± 0.50** (10) =<br>*84.62 ± 0.37* |" in text
+    assert "| seegera | not run<br>*84.62 ± 0.37* | out of memory | failed<br>*84.62 ± 0.37* |" in text
+    assert "▼ lower than published" in text
+    assert text.endswith("- Three sentences & more.\n")
+    assert "**✗ does not hold.** Counted.\n\n- ratio: 0.25" in to_markdown(sample_claims()[1])
+    assert "2 rows of numbers: x, y, name." in to_markdown(sample_picture())
+
+
+@given(ANY_TEXT)
+def test_no_name_breaks_a_markdown_table_or_latex(name: str) -> None:
+    sheet = sample_sheet(
+        name, columns=(name,), rows=(name,), cells=(cell(name, name, Score(1.5, 0.5, 2)),), notes=(name,)
+    )
+    table = [line for line in to_markdown(sheet).splitlines() if line.startswith("| ")]
+    assert {len(re.findall(r"(?<!\\)\|", line)) for line in table[:2]} == {3}
+    check_latex(to_latex(sheet), columns=1)
+
+
+def check_latex(text: str, columns: int) -> None:
+    """Braces and environments close, and every line of the table has all of its columns."""
+    bare = re.sub(r"\\\\|\\[%&$#_{}]", "", text)
+    depth = 0
+    for sign in bare:
+        depth += (sign == "{") - (sign == "}")
+        assert depth >= 0
+    assert depth == 0
+    assert bare.count("$") % 2 == 0
+    assert not set(bare) & set("#%~")
+    begun, ended = (re.findall(rf"\\{word}\{{([a-z*]+)\}}", text) for word in ("begin", "end"))
+    assert begun == ended[::-1]
+    lines = text.split(r"\toprule")[1].split(r"\bottomrule")[0].splitlines()
+    rows = [line for line in lines if re.search(r"\\\\(\[2pt\])?$", line)]
+    assert all(len(re.findall(r"(?<!\\)&", re.sub(r"\\\\", "", row))) == columns for row in rows)
+    assert len(rows) >= 2
+
+
+def test_latex_stacks_means_over_deviations_and_marks_the_best() -> None:
+    text = to_latex(sample_sheet())
+    check_latex(text, columns=3)
+    assert r"bandana & \shortstack{\textbf{84.50}\\{\scriptsize $\pm$ 0.50}} &" in text
+    assert r"\textbf{99.00}$\uparrow$" in text
+    assert r"\underline{70.00}$\downarrow$" in text
+    assert r"gae\_x" in text
+    assert r"seegera & not run & out of memory & failed \\" in text
+    assert r"\quad\textit{published} & \shortstack{84.62" in text
+    assert text.startswith("\\begin{table}\n")
+    wide = sample_sheet(columns=tuple("abcdef"), cells=())
+    assert to_latex(wide).startswith("\\begin{table*}\n")
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="install LaTeX: apt-get install texlive-latex-recommended")
+def test_latex_compiles(tmp_path: Path) -> None:
+    hostile = sample_sheet("a_b & 100 % of {x} ~ ^ \\ # $ < > | ± σ ≥ – ☃ é", notes=("σ_x → ∞ ²",))
+    pages = "\n".join(map(to_latex, (sample_sheet(), hostile)))
+    head = "\\documentclass{article}\n\\usepackage{booktabs}\n\\begin{document}\n"
+    (tmp_path / "t.tex").write_text(f"{head}{pages}\\end{{document}}\n", encoding="utf-8")
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "-draftmode", "t.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout.decode(errors="replace")[-2000:]
+
+
+def test_best_and_second_are_ours_and_ties_share() -> None:
+    cells = [
+        cell(name, "x", Score(mean, None, 1)) for name, mean in zip("abcd", (80.001, 80.004, 79.0, 1.0), strict=True)
+    ]
+    sheet = Sheet(title="t", rows=tuple("abcd"), columns=("x",), cells=tuple(cells))
+    assert best_places(sheet) == {("a", "x"): 1, ("b", "x"): 1, ("c", "x"): 2}
+    assert best_places(replace(sheet, highest_is_best=False)) == {("d", "x"): 1, ("c", "x"): 2}
+    assert best_places(replace(sheet, highest_is_best=None)) == {}
+    assert best_places(replace(sheet, cells=tuple(cells[:1]))) == {}
+
+
+def test_a_difference_to_the_worse_side_is_graver() -> None:
+    higher, lower = sample_sheet().cells[2:4]
+    assert [mark_of(higher, best).tone for best in (True, False, None)] == ["fair", "poor", "fair"]
+    assert [mark_of(lower, best).tone for best in (True, False, None)] == ["poor", "fair", "fair"]
+
+
+@pytest.mark.parametrize(
+    ("table", "shown"),
+    [
+        ("statistics", {("cora", "nodes"): "2,708", ("cora", "density"): "1.44", ("pubmed", "density"): "0.23"}),
+        ("mask-ratios", {("cora", "measured"): "0.7077"}),
+        ("hyperparameters", {("training.lr", "cora"): "0.01", ("model.mask.temperature", "cs"): "1e-06"}),
+        ("hyperparameters", {("model.encoder.width", "pubmed"): "64", ("model.decoder_dropout", "cora"): "0"}),
+        ("time", {("bandana", "cora"): "19.50", ("vgae", "ogbl-collab"): "1,250"}),
+        ("memory", {("bandana", "cora"): "1,459"}),
+        ("auc", {("bandana", "cora"): "95.71"}),
+        ("average-ranks", {("sig_vae", "link prediction"): "11.00", ("bandana", "link prediction"): "1.20"}),
+    ],
+)
+def test_figures_have_the_digits_of_their_kind(table: str, shown: dict[tuple[str, str], str]) -> None:
+    figures = published(table)
+    cells = {place: cell(*place, score, score) for place, score in figures.items()}
+    rows, columns = (tuple(dict.fromkeys(place[axis] for place in figures)) for axis in (0, 1))
+    best = None if table in ("statistics", "hyperparameters") else True
+    sheet = Sheet(title=table, rows=rows, columns=columns, cells=tuple(cells.values()), highest_is_best=best)
+    texts = number_texts(sheet)
+    assert {place: texts(cells[place], figures[place])[0] for place in shown} == shown
