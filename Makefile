@@ -3,13 +3,16 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint types slow clean
+.PHONY: demo test tutorial lint types slow clean
 
 demo: $(VENV)/installed
 	$(BIN)/bandana demo
 
 test: $(VENV)/installed
 	$(BIN)/pytest -n auto
+
+tutorial: $(VENV)/installed
+	$(BIN)/pytest -m slow tests/test_tutorial.py tests/test_examples.py
 
 slow: $(VENV)/installed
 	$(BIN)/pytest -m slow

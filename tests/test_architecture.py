@@ -30,7 +30,7 @@ MAY_IMPORT = {
 
 PIPELINE = {"data", "training", "evaluation", "scale"}
 ABOVE_THE_PIPELINE = {
-    *("methods", "registry", "experiment", "paper", "own", "model_folder", "estimator", "use"),
+    *("methods", "registry", "experiment", "paper", "own", "model_folder", "estimator", "use", "tuning", "workers"),
     *("demo", "terminal", "cli", "__main__"),
 }
 COMMAND_LINE = {"cli", "terminal", "demo", "__main__"}

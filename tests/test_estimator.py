@@ -1,7 +1,13 @@
 """`GraphEmbedder` has scikit-learn's manners, and its embedding is of the whole graph with the best weights."""
 
+import inspect
+import pickle
+import shutil
+import sys
 from dataclasses import replace
+from fnmatch import fnmatch
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -156,3 +162,85 @@ def test_learning_beats_chance_on_held_out_links() -> None:
     between = (z @ z.T)[graph.y[:, None] != graph.y].mean()
     assert same > 0.5
     assert within > between + 0.2
+
+
+class LocalHub(ModuleType):
+    """A model hub that is a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__("huggingface_hub")
+        self.folder = folder
+        self.fetched: list[str] = []
+
+    def HfApi(self) -> "LocalHub":  # noqa: N802 (as the package has it)
+        return self
+
+    def create_repo(self, repo_id: str, *, private: bool, exist_ok: bool) -> None:
+        (self.folder / repo_id).mkdir(parents=True, exist_ok=exist_ok)
+
+    def upload_folder(self, *, repo_id: str, folder_path: str, commit_message: str) -> str:
+        shutil.copytree(folder_path, self.folder / repo_id, dirs_exist_ok=True)
+        return f"local:{repo_id}"
+
+    def snapshot_download(
+        self, repo_id: str, *, revision: str | None, allow_patterns: list[str], local_dir: str
+    ) -> None:
+        if not (self.folder / repo_id).is_dir():
+            raise FileNotFoundError(f"404: {repo_id}\nmore lines\n")
+        for path in (self.folder / repo_id).iterdir():
+            if any(fnmatch(path.name, pattern) for pattern in allow_patterns):
+                self.fetched.append(path.name)
+                shutil.copy(path, local_dir)
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalHub:
+    made = LocalHub(tmp_path / "hub")
+    monkeypatch.setitem(sys.modules, "huggingface_hub", made)
+    return made
+
+
+def test_a_model_goes_to_the_hub_and_back(hub: LocalHub, tmp_path: Path) -> None:
+    graph = two_groups()
+    embedder = GraphEmbedder(**QUICK).fit(graph)
+    assert embedder.push_to_hub("me/groups") == "local:me/groups"
+    card = (hub.folder / "me/groups/README.md").read_text()
+    auc = embedder.model_.facts["held-out links against random pairs"]["auc"]
+    assert f"AUC {auc:.3f}" in card
+    assert "nodes: 40" in card
+    (hub.folder / "me/groups/pytorch_model.bin").write_bytes(b"never fetched")
+    fetched = GraphEmbedder.from_pretrained("me/groups", device="cpu")
+    assert sorted(hub.fetched) == ["README.md", "model.json", "weights.safetensors"]
+    assert np.array_equal(fetched.transform(graph), embedder.embedding_)
+    assert (fetched.method, fetched.n_features_in_) == ("bandana", 5)
+    embedder.save_pretrained(tmp_path / "folder")
+    again = GraphEmbedder.from_pretrained(tmp_path / "folder", device="cpu")
+    assert np.array_equal(again.transform(graph), embedder.embedding_)
+
+
+def test_what_comes_from_the_hub_is_checked_like_any_folder(hub: LocalHub) -> None:
+    GraphEmbedder(**QUICK).fit(two_groups()).push_to_hub("me/groups")
+    with pytest.raises(UserError, match=r"me/other: is no folder here, and could not be fetched .*\(404: me/other\)"):
+        GraphEmbedder.from_pretrained("me/other")
+    (hub.folder / "me/groups/weights.safetensors").write_bytes(pickle.dumps({"a": 1}))
+    with pytest.raises(UserError, match=r"me/groups on the hub/weights.safetensors: .*pickles, are never opened"):
+        GraphEmbedder.from_pretrained("me/groups")
+
+
+def test_without_the_package_the_hub_is_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(UserError, match=r"pip install 'bandana-graph\[hub\]'"):
+        GraphEmbedder.from_pretrained("me/groups")
+    with pytest.raises(NotFittedError):
+        GraphEmbedder().push_to_hub("me/groups")
+
+
+def test_the_local_hub_is_asked_as_the_real_one_would_be() -> None:
+    real = pytest.importorskip("huggingface_hub", reason="the extra hub is not installed")
+    for theirs, ours in (
+        (real.snapshot_download, LocalHub.snapshot_download),
+        (real.HfApi.create_repo, LocalHub.create_repo),
+        (real.HfApi.upload_folder, LocalHub.upload_folder),
+    ):
+        wanted = inspect.signature(ours).parameters.keys() - {"self"}
+        assert wanted <= inspect.signature(theirs).parameters.keys()

@@ -4,6 +4,7 @@ import json
 import os
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from bandana import model_folder
 from bandana.errors import UserError
 from bandana.graph import Graph
 from bandana.method import GraphSpec
+from bandana.own.card import model_card
 from bandana.own.trained import Scaling, TrainedModel, learns_single_nodes, nodes_fingerprint, weight_shapes
 from bandana.registry import all_methods
 
@@ -55,6 +57,20 @@ def test_every_method_comes_back_bit_for_bit(tmp_path: Path, random_graph, name:
     for part in ("name", "config", "spec", "features", "feature_names", "nodes", "facts"):
         assert getattr(loaded, part) == getattr(saved, part)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model.json", "weights.safetensors"]
+
+
+def test_a_card_stands_beside_the_model_and_tells_its_figures(tmp_path: Path, random_graph) -> None:
+    model = model_of("bandana", random_graph())
+    facts = {"nodes": 1234, "held-out links": {"auc": 0.87654}}
+    model_folder.save(tmp_path, model, model_card(replace(model, facts=facts)))
+    card = (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert card.startswith("---\nlibrary_name: bandana\n")
+    assert "- nodes: 1,234" in card
+    assert "- held-out links: AUC 0.877" in card
+    assert "`größe`, `b`" in card
+    assert "that it has never seen, from 6 features" in card
+    assert "can embed only these" in model_card(model_of("bandana", random_graph(num_features=0)))
+    assert model_folder.load(tmp_path).embed(random_graph()).equal(model.embed(random_graph()))
 
 
 def test_the_scale_of_the_features_is_kept(folder: Path, random_graph) -> None:
@@ -101,6 +117,11 @@ def extra_tensor(folder: Path) -> None:
     save_file(load_file(path) | {"method/more": torch.ones(1)}, path)
 
 
+def lead_outside(folder: Path) -> None:
+    (folder / "model.json").rename(folder.parent / "elsewhere.json")
+    (folder / "model.json").symlink_to(folder.parent / "elsewhere.json")
+
+
 DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "newer format": (change("format_version", 2), "format version 2"),
     "no version": (change("format_version", None), "format version None"),
@@ -127,6 +148,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "weights of another training": (other_numbers, "is not the file that model.json was written for"),
     "one tensor too many": (extra_tensor, "method/more has the shape"),
     "a pickle beside": (write("model.pkl", pickle.dumps(1)), "pickles, are never opened"),
+    "a link that leads outside": (lead_outside, "leads out of the folder; put the file itself there"),
     "a torch file beside": (write("pytorch_model.bin", b"PK"), "does not belong to a model"),
 }
 

@@ -2,17 +2,20 @@
 
 import sys
 
-from bandana.cli import app
 from bandana.errors import UserError
 
 
 def main() -> None:
     """Run the command line."""
     try:
+        from bandana.cli import app  # here, so that an impatient Ctrl-C finds somebody who answers
+
         app()
     except UserError as mistake:
         sys.stderr.write(f"Error: {mistake}\n")
         sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """`GraphEmbedder`: fit and transform in the manner of scikit-learn, and the pure function `learn` behind it."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -82,14 +83,23 @@ def learn(
     train = model.prepare(graph if split is None else split.train).to(where)
     monitor = None if split is None else _monitor(model.method, train, split.valid.to(where))
     state = pretrain(model.method, train, made.training, seed=seed, monitor=monitor, on_epoch=on_epoch)
+    blind = None if split is None else model.embed(split.test_graph.to(where)).cpu()
     return Learned(
-        model=model,
+        model=replace(model, facts=_facts(graph, split, blind)),
         embedding=model.embed(graph.to(where)).cpu(),
         history=state.history,
         split=split,
-        held_out_embedding=None if split is None else model.embed(split.test_graph.to(where)).cpu(),
+        held_out_embedding=blind,
         state=state,
     )
+
+
+def _facts(graph: Graph, split: EdgeSplit | None, blind: Tensor | None) -> dict[str, Any]:
+    """What is worth keeping with the model: what it learned from, and how it does on links that it never saw."""
+    facts: dict[str, Any] = {"nodes": graph.num_nodes, "links": graph.links.numel(), "directed": graph.directed}
+    if split is not None and blind is not None:
+        facts["held-out links against random pairs"] = {"auc": float(dot_product_auc(blind, split.test))}
+    return facts
 
 
 def _monitor(method: Method, train: Graph, valid: Pairs) -> Callable[[], float]:
@@ -186,16 +196,63 @@ class GraphEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Raises:
             UserError: The graph has other features, or the model knows only the nodes it was fitted on.
         """
-        if not hasattr(self, "model_"):
-            raise NotFittedError("GraphEmbedder: call fit before transform.")
+        model = self._fitted()
         graph, _ = self._as_graph(X, features)
-        embedding = self.model_.embed(graph.to(resolve_device(self.device)))
+        embedding = model.embed(graph.to(resolve_device(self.device)))
         result: Array = embedding.cpu().numpy()
         return result
 
     def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> "Array":
         """The vectors of the graph that is fitted."""
         return self.fit(X, y, **fit_params).embedding_
+
+    @classmethod
+    def from_pretrained(cls, name: str | Path, *, revision: str | None = None, device: str = "auto") -> "GraphEmbedder":
+        """An embedder that can `transform`, from a model folder or a repository of the model hub.
+
+        Args:
+            name: A folder that ``bandana embed`` or `save_pretrained` wrote, or a repository such as ``me/my-graph``;
+                the latter needs huggingface-hub (the extra ``hub``). Nothing in it is executed.
+            revision: Branch, tag or commit of the repository.
+            device: ``auto``, ``cpu`` or ``cuda``.
+
+        Raises:
+            UserError: There is no such model, or it is not one that can be trusted.
+        """
+        from bandana.own.hub import load_pretrained
+
+        model = load_pretrained(name, revision)
+        embedder = cls(model.name, device=device)
+        embedder.model_, embedder.n_features_in_ = model, model.spec.num_features
+        return embedder
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write the model and a card with its figures.
+
+        Raises:
+            UserError: The folder cannot be written to.
+        """
+        from bandana import model_folder
+        from bandana.own.card import model_card
+
+        model_folder.save(Path(folder), self._fitted(), model_card(self._fitted()))
+
+    def push_to_hub(self, name: str, *, private: bool = True) -> str:
+        """Write the model and its card to the model hub, which needs huggingface-hub (the extra ``hub``).
+
+        Args:
+            name: A repository such as ``me/my-graph``; it is made if there is none.
+            private: Whether a new repository is hidden from others.
+
+        Returns:
+            The address of what was written.
+
+        Raises:
+            UserError: It could not be written.
+        """
+        from bandana.own.hub import push_to_hub
+
+        return push_to_hub(self._fitted(), name, private=private)
 
     def get_feature_names_out(self, input_features: Any = None) -> "np.ndarray[Any, Any]":
         """One name per column of the embedding."""
@@ -205,6 +262,11 @@ class GraphEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")
+
+    def _fitted(self) -> TrainedModel:
+        if not hasattr(self, "model_"):
+            raise NotFittedError("GraphEmbedder: call fit first.")
+        return self.model_
 
     def _as_graph(self, anything: Any, features: Any) -> tuple[Graph, tuple[str, ...]]:
         from bandana.data.convert import as_graph

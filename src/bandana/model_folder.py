@@ -20,8 +20,8 @@ from bandana.own.trained import Scaling, TrainedModel, weight_shapes
 from bandana.registry import get_method
 
 FORMAT, FORMAT_VERSION = "bandana-model", 1
-DESCRIPTION, WEIGHTS = "model.json", "weights.safetensors"
-KNOWN_FILES = {DESCRIPTION, WEIGHTS, "README.md"}
+DESCRIPTION, WEIGHTS, CARD = "model.json", "weights.safetensors", "README.md"
+KNOWN_FILES = {DESCRIPTION, WEIGHTS, CARD}
 LARGEST_DESCRIPTION = 16 << 20
 """Bytes of a ``model.json`` that is read at all; ours have a few thousand."""
 KINDS: dict[str, Any] = {
@@ -38,8 +38,13 @@ KINDS: dict[str, Any] = {
 PREPROCESSINGS: tuple[Preprocessing, ...] = ("raw", "row_normalised", "standardised")
 
 
-def save(folder: Path, model: TrainedModel) -> None:
+def save(folder: Path, model: TrainedModel, card: str = "") -> None:
     """Write a model; the description comes last and names the weights' digest, so that two halves never pass for one.
+
+    Args:
+        folder: Where to; files of an earlier model are replaced.
+        model: What to keep.
+        card: Markdown about it for a reader, if there is any.
 
     Raises:
         UserError: The folder cannot be written to.
@@ -47,7 +52,14 @@ def save(folder: Path, model: TrainedModel) -> None:
     tensors = {f"method/{name}": _kept(tensor) for name, tensor in model.method.state_dict().items()}
     if model.scaling is not None:
         tensors |= {f"scaling/{name}": _kept(tensor) for name, tensor in model.scaling._asdict().items()}
-    write_atomically(folder / WEIGHTS, lambda temporary: save_file(tensors, temporary, {"format": FORMAT}))
+    try:
+        write_atomically(folder / WEIGHTS, lambda temporary: save_file(tensors, temporary, {"format": FORMAT}))
+    except SafetensorError as problem:
+        raise UserError(
+            f"{folder / WEIGHTS}: cannot be written ({problem}). Free space or choose another folder."
+        ) from None
+    if card:
+        write_text(folder / CARD, card)
     description = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
@@ -94,6 +106,16 @@ def load(folder: Path) -> TrainedModel:
     )
 
 
+def digest(folder: Path) -> str:
+    """What the weights of a model are told apart by.
+
+    Raises:
+        UserError: The folder is not a model.
+    """
+    _check_files(folder)
+    return str(_description(folder / DESCRIPTION)["weights_sha256"])
+
+
 def _check_files(folder: Path) -> None:
     if not folder.is_dir():
         raise UserError(f"{folder}: there is no such folder; give the model folder that a training wrote.")
@@ -106,6 +128,9 @@ def _check_files(folder: Path) -> None:
             f"{folder / strange[0]}: does not belong to a model, and files that could hold code, such as pickles, are "
             f"never opened; remove it if you trust the rest."
         )
+    for name in sorted(names & KNOWN_FILES):
+        if not (folder / name).resolve().is_relative_to(folder.resolve()):
+            raise UserError(f"{folder / name}: is a link that leads out of the folder; put the file itself there.")
 
 
 def _description(path: Path) -> dict[str, Any]:

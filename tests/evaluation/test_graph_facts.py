@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from bandana.evaluation import graph_facts, shared_neighbours
 from bandana.evaluation.graph_facts import components, degree_facts, describe_graph, is_bipartite, label_facts
-from bandana.evaluation.heuristics import common_neighbours, resource_allocation
 from bandana.evaluation.shared_neighbours import contains, neighbour_counts
 from bandana.graph import Graph
 
@@ -64,17 +63,6 @@ def test_closed_links_and_reciprocity_by_loops(graph: Graph) -> None:
     assert facts.closed == pytest.approx(sum(closed) / len(closed))
     back = sum((v, u) in edges for u, v in edges) / len(edges)
     assert facts.reciprocity == (pytest.approx(back) if graph.directed else None)
-
-
-@pytest.mark.parametrize("directed", [False, True])
-@pytest.mark.parametrize("entries", [7, 300, 2_000_000])
-def test_shared_neighbours_are_the_heuristics(directed: bool, entries: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_neighbours, "ENTRIES_PER_BLOCK", entries)
-    graph = random_graph(30, 130, seed=4, directed=directed)
-    pairs = torch.ones(30, 30).fill_diagonal_(0).nonzero().T
-    shared = shared_neighbours.shared_neighbours(graph, pairs)
-    assert torch.equal(shared.number, common_neighbours(graph, pairs))
-    torch.testing.assert_close(shared.allocation, resource_allocation(graph, pairs), rtol=1e-6, atol=0)
 
 
 def test_a_hub_costs_what_its_partner_costs(monkeypatch: pytest.MonkeyPatch) -> None:

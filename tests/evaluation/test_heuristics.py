@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from bandana.data.splits import Pairs
-from bandana.evaluation import heuristics
+from bandana.evaluation import shared_neighbours
 from bandana.evaluation.heuristics import adamic_adar, common_neighbours, heuristic_floors, resource_allocation
 from bandana.evaluation.metrics import ranking_metrics
 from bandana.graph import Graph
@@ -67,14 +67,14 @@ def test_scores_are_symmetric_without_directions_and_finite_for_a_node_with_itse
 
 
 @pytest.mark.parametrize("entries", [1, 7, 50])
-def test_blocks_change_nothing_and_stay_small(entries: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    graph, pairs = random_graph(25, 80, seed=4), all_pairs(25)
+@pytest.mark.parametrize("directed", [False, True])
+def test_blocks_change_nothing_and_stay_small(entries: int, directed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, pairs = random_graph(25, 80, seed=4, directed=directed), all_pairs(25)
     whole = adamic_adar(graph, pairs)
-    monkeypatch.setattr(heuristics, "ENTRIES_PER_BLOCK", entries)
+    monkeypatch.setattr(shared_neighbours, "ENTRIES_PER_BLOCK", entries)
     assert torch.equal(adamic_adar(graph, pairs), whole)
-    degree = graph.structure.row_sizes
-    sizes = (degree[pairs[0]] + degree[pairs[1]]).numpy()
-    blocks = list(heuristics._blocks(sizes))
+    sizes = graph.structure.row_sizes[pairs[0]]
+    blocks = list(shared_neighbours._blocks(sizes))
     assert [pair for block in blocks for pair in range(block.start, block.stop)] == list(range(pairs.shape[1]))
     assert max(sizes[block].sum() for block in blocks) <= entries + sizes.max()
     assert len(blocks) > 1

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from bandana.data.splits import EdgeSplit, split_edges
 from bandana.errors import UserError
-from bandana.evaluation import geometry, quality
+from bandana.evaluation import geometry, neighbours, quality
 from bandana.evaluation.clusters import clustering, find_clusters, modularity
 from bandana.evaluation.geometry import effective_rank, hubness, nearest, preservation, spread
 from bandana.evaluation.graph_facts import GraphFacts, describe_graph
@@ -94,8 +94,7 @@ def test_nearest_are_those_of_scikit_learn_in_any_blocks(num_nodes: int, k: int,
     z = normal(num_nodes, 5, seed=num_nodes)
     queries = torch.arange(0, num_nodes, 2)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(geometry, "QUERIES_PER_BLOCK", block)
-        patch.setattr(geometry, "CANDIDATES_PER_BLOCK", block + 1)
+        patch.setattr(neighbours, "SCORES_PER_BLOCK", block * num_nodes)
         found = nearest(z, queries, k)
     reference = NearestNeighbors(n_neighbors=min(k, num_nodes - 1) + 1, metric="cosine", algorithm="brute").fit(z)
     expected = reference.kneighbors(z[queries], return_distance=False)[:, 1:]

@@ -15,8 +15,8 @@ from bandana.own.automatic import choose
 from bandana.own.embed import Embedded, embed_own, write_embedded
 from bandana.own.outputs import open_output
 from bandana.reporting.embeddings import read_embeddings
-from bandana.terminal.own import classify_and_show, show_comparison, show_links, show_similar, show_why
 from bandana.terminal.screen import console
+from bandana.terminal.use import classify_and_show, show_comparison, show_links, show_similar, show_why
 
 PEOPLE = [f"person {number}" for number in range(40)]
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from bandana.errors import UserError
+from bandana.evaluation import neighbours
 from bandana.use import similar
 from bandana.use.ids import row_of
 from bandana.use.similar import Measure, nearest
@@ -31,7 +32,7 @@ def test_neighbours_are_those_of_a_full_sort_whatever_the_block(
     # Small integers make many ties, and exact products.
     z = torch.randint(-1, 2, (nodes, 3), generator=torch.Generator().manual_seed(seed)).double()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(similar, "SCORES_PER_BLOCK", block)
+        patch.setattr(neighbours, "SCORES_PER_BLOCK", block)
         patch.setattr(similar, "find_spec", lambda name: None)
         found = nearest(z, k=k, measure=measure)
     expected = [by_sorting(z, query, k, measure) for query in range(nodes)]
@@ -67,7 +68,7 @@ def test_faiss_finds_the_same() -> None:
     pytest.importorskip("faiss")
     z = torch.randn(300, 16, generator=torch.Generator().manual_seed(2))
     for measure in ("cosine", "dot"):
-        ours = similar._by_blocks(similar.comparable(z, measure), torch.arange(300), 7)
+        ours = neighbours.nearest_by_blocks(similar.comparable(z, measure), torch.arange(300), 7)
         theirs = nearest(z, k=7, measure=measure)
         assert theirs.rows.equal(ours.rows)
         assert theirs.scores.allclose(ours.scores, atol=1e-5)

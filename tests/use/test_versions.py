@@ -85,3 +85,22 @@ def test_strangers_cannot_be_compared() -> None:
         compare(Embedding(["a", "b", "c"], z), Embedding([1, 2, 3], z))
     with pytest.raises(UserError, match="'c' is missing from another seed"):
         compare(Embedding("abc", z), Embedding("abc", z), reseeded=[Embedding("ab", z[:2])])
+
+
+def test_with_fewer_nodes_than_directions_only_what_moved_has_moved() -> None:
+    before = torch.randn(20, 64, generator=torch.Generator().manual_seed(3))
+    turn = torch.linalg.qr(torch.randn(64, 64, generator=torch.Generator().manual_seed(4))).Q
+    after = before.clone()
+    after[7] += 1
+    shift = aligned_shift(before, after @ turn)
+    assert shift.argmax() == 7
+    assert shift[torch.arange(20) != 7].max() < shift[7] / 3
+
+
+def test_vectors_of_one_model_are_compared_as_they_are() -> None:
+    before = torch.randn(6, 3, generator=torch.Generator().manual_seed(5))
+    after = before.clone()
+    after[2] += torch.tensor([3.0, 0.0, 4.0])
+    result = compare(Embedding(range(6), before), Embedding(range(6), after), same_directions=True)
+    unit = float((before - before.mean(0)).square().sum(1).mean().sqrt())
+    assert result.shift.tolist() == pytest.approx([0, 0, 5 / unit, 0, 0, 0], rel=1e-5)

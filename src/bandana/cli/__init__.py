@@ -3,7 +3,7 @@
 Everything heavy is imported inside the verbs, so that ``bandana --help`` answers at once.
 """
 
-from bandana.cli import own, research
+from bandana.cli import own, paper, research, scale, tune
 from bandana.cli.options import app
 
-__all__ = ["app", "own", "research"]
+__all__ = ["app", "own", "paper", "research", "scale", "tune"]

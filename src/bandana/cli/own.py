@@ -1,13 +1,56 @@
 """Verbs of somebody with a graph of their own."""
 
+import errno
+import signal
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Annotated
 
 import typer
 
 from bandana.cli.options import Device, app
+from bandana.errors import UserError
 
 Folder = Annotated[Path, typer.Argument(help="A folder that `bandana embed` wrote.")]
+
+
+@contextmanager
+def _ending_in_a_sentence(out: Path) -> Iterator[None]:
+    """Let Ctrl-C, and whatever the disk refuses, end the work in one sentence, wherever it happens to be.
+
+    What breaks off may not pass the interrupt on as it is: an import that is cut short, say, complains of something
+    else. So the signal itself is remembered.
+    """
+    pressed, before = [], _version(out)
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        pressed.append(number)
+        raise KeyboardInterrupt
+
+    previous = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    except BaseException as problem:
+        if pressed:
+            untouched = f"nothing was written, {out} is as it was, and the same command begins anew"
+            typer.echo(f"Stopped: {untouched if _version(out) == before else f'{out} is written already'}.", err=True)
+            raise typer.Exit(130) from None
+        if isinstance(problem, OSError) and problem.errno != errno.EPIPE:
+            place = problem.filename or tempfile.gettempdir()
+            raise UserError(
+                f"{place}: {problem.strerror or problem}. Check that there is space, and try again."
+            ) from None
+        raise
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+def _version(out: Path) -> int | None:
+    """Tells a folder from the one that takes its place."""
+    return out.stat().st_ino if out.exists() else None
 
 
 @app.command()
@@ -25,32 +68,35 @@ def embed(
     method: Annotated[str | None, typer.Option(help="A method (see `bandana methods`); chosen when not given.")] = None,
     dimensions: Annotated[int | None, typer.Option(min=1, help="Numbers per vector; chosen when not given.")] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the links; chosen when not given.")] = None,
+    tune: Annotated[int, typer.Option(min=0, help="Search for better settings in so many trials first.")] = 0,
     changes: Annotated[list[str] | None, typer.Option("--set", help="Change one option. Repeatable.")] = None,
-    seed: Annotated[int, typer.Option(min=0)] = 0,
+    model: Annotated[
+        Path | None, typer.Option(help="Add the edges to the graph of this model (OUT/model) without any training.")
+    ] = None,
+    formats: Annotated[
+        list[str] | None,
+        typer.Option("--format", help="Vectors also as npz, tsv or safetensors; Parquet always. Repeatable."),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of everything random.")] = 0,
     device: Device = "auto",
 ) -> None:
     """Make vectors of your own graph, and a report that says how good they are.
 
     Example: bandana embed edges.csv --features people.parquet -o vectors/
-    """
-    from bandana.terminal.own import embed_and_show
 
-    columns = {"source": source, "target": target, "weight": weight, "time": time}
-    embed_and_show(
-        edges,
-        features,
-        labels,
-        columns,
-        directed,
-        missing,
-        method,
-        dimensions,
-        epochs,
-        changes or [],
-        seed,
-        device,
-        out,
-    )
+    With --model, new edges and nodes come to a graph that has vectors, and only rows that they reach are computed:
+    bandana embed new_edges.csv --model vectors/model --features new_people.parquet -o newer/
+    """
+    with _ending_in_a_sentence(out):
+        from bandana.terminal.own import Input, Wishes, embed_and_show, follow_and_show
+
+        columns = {"source": source, "target": target, "weight": weight, "time": time}
+        given = Input(edges, features, labels, columns, directed, missing)
+        wishes = Wishes(method, dimensions, epochs, changes or [], tune)
+        if model is None:
+            embed_and_show(given, wishes, seed, device, out, formats or [])
+        else:
+            follow_and_show(model, given, wishes, seed, device, out, formats or [])
 
 
 @app.command()
@@ -60,7 +106,7 @@ def similar(
     count: Annotated[int, typer.Option("-k", min=1, help="How many.")] = 10,
 ) -> None:
     """List the nodes most similar to one."""
-    from bandana.terminal.own import show_similar
+    from bandana.terminal.use import show_similar
 
     show_similar(folder, node, count)
 
@@ -73,7 +119,7 @@ def links(
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write a CSV file instead.")] = None,
 ) -> None:
     """List the most likely missing links."""
-    from bandana.terminal.own import show_links
+    from bandana.terminal.use import show_links
 
     show_links(folder, top, within, out)
 
@@ -85,7 +131,7 @@ def classify(
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Where to write; by default into the folder.")] = None,
 ) -> None:
     """Predict the labels of all nodes from those of a few."""
-    from bandana.terminal.own import classify_and_show
+    from bandana.terminal.use import classify_and_show
 
     classify_and_show(folder, labels, out)
 
@@ -97,7 +143,7 @@ def compare(
     most: Annotated[int, typer.Option(min=1, help="Nodes to list.")] = 20,
 ) -> None:
     """Show what moved between two versions of a graph."""
-    from bandana.terminal.own import show_comparison
+    from bandana.terminal.use import show_comparison
 
     show_comparison(before, after, most)
 
@@ -108,6 +154,6 @@ def why(
     link: Annotated[tuple[str, str], typer.Option("--link", help="Two ids.")],
 ) -> None:
     """Show the shared neighbours and paths behind the score of a pair."""
-    from bandana.terminal.own import show_why
+    from bandana.terminal.use import show_why
 
     show_why(folder, *link)

@@ -22,7 +22,7 @@ def demo(
 @app.command()
 def run(
     method: Annotated[str, typer.Argument(help="A method (see `bandana methods`), or the config.toml of a run.")],
-    dataset: Annotated[str | None, typer.Argument(help="A data set (see `bandana datasets`).")] = None,
+    dataset: Annotated[str | None, typer.Argument(help="A data set (see `bandana datasets`), or a store.")] = None,
     task: Annotated[str | None, typer.Option(help="node (default): classify nodes. link: predict links.")] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Pre-trainings, each with its own split and weights.")] = 1,
     first_seed: Annotated[int, typer.Option(min=0, help="Number of the first seed.")] = 0,
@@ -31,6 +31,9 @@ def run(
     ] = None,
     protocol: Annotated[
         str | None, typer.Option(help="clean (default), or paper for the authors' way of scoring.")
+    ] = None,
+    recipe: Annotated[
+        str | None, typer.Option(help="Settings: tuned, or the recipe.toml of `bandana tune`; else the method's own.")
     ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Seeds trained at the same time; small graphs share a GPU.")] = 1,
     profile: Annotated[bool, typer.Option(help="First write where the time of an epoch goes: profile.csv.")] = False,
@@ -44,13 +47,16 @@ def run(
     The same command continues an interrupted run and repeats nothing that is done.
 
     Example: bandana run bandana cora --task link --seeds 5 --set training.epochs=200
+
+    A graph in a store is learned part by part, also by several processes:
+    torchrun --nproc-per-node 2 -m bandana run bandana store/ --out runs/store
     """
     from bandana.terminal.research import run_and_show
 
     named = [f"{option}={value}" for option, value in (("task", task), ("protocol", protocol)) if value is not None]
     range_of_seeds = range(first_seed, first_seed + seeds)
     run_and_show(
-        method, dataset, range_of_seeds, [*named, *(changes or [])], jobs, profile, device, data_root, out, json
+        method, dataset, range_of_seeds, [*named, *(changes or [])], jobs, profile, device, data_root, out, json, recipe
     )
 
 

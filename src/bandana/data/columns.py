@@ -3,8 +3,8 @@
 import csv
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import takewhile
-from typing import NamedTuple
+from itertools import groupby, takewhile
+from typing import Literal, NamedTuple, TypeAlias
 
 from bandana.errors import UserError, did_you_mean
 
@@ -21,6 +21,14 @@ LABEL = ("label", "labels", "class", "y", "category", "group", "community")
 KNOWN = {*SOURCE, *TARGET, *NODE}
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(inf|infinity|nan)", re.IGNORECASE)
+Header: TypeAlias = Literal["yes", "no", "usual", "guess"]
+"""Whether a first line is a header: as somebody says, or if it has usual names or stands above numbers, or else also if
+it is written unlike all lines below it. Such a line could still be an edge, so the last is for those who tell the user.
+"""
+
+ROWS_OF_ONE_SHAPE = 20
+"""So many rows must be written alike before a first line that is not gives itself away as a header."""
+
 _COMMENT = re.compile(r"#(\s|#|$)|%")
 
 
@@ -34,6 +42,7 @@ class Layout(NamedTuple):
         skipped: Lines before the first row of data.
         squeeze: Whether runs of blanks count as one delimiter.
         first: The cells of the first line, which may be taken for a header or not.
+        certain: Whether there is no doubt about that: it was asked for, or the line reads like only one of the two.
     """
 
     delimiter: str
@@ -42,6 +51,7 @@ class Layout(NamedTuple):
     skipped: int
     squeeze: bool
     first: tuple[str, ...]
+    certain: bool
 
     def describe(self) -> str:
         blanks = "blanks" if self.squeeze else f"{DELIMITERS[self.delimiter]}s"
@@ -61,13 +71,14 @@ class EdgeColumns(NamedTuple):
         return ", ".join(used)
 
 
-def detect_layout(head: str, place: str, asked: Iterable[str]) -> Layout:
+def detect_layout(head: str, place: str, asked: Iterable[str], header: Header = "usual") -> Layout:
     """Guess how a table is written from its first lines.
 
     Args:
         head: Whole lines from the beginning of the file.
         place: The file, for messages.
         asked: What the user calls columns: names of a header, or numbers, counted from 1, where there is none.
+        header: Whether the first line holds the names of the columns, or how to find out.
 
     Raises:
         UserError: There are no rows, or no delimiter splits them.
@@ -81,12 +92,15 @@ def detect_layout(head: str, place: str, asked: Iterable[str]) -> Layout:
     squeeze = delimiter in " \t" and any(re.search(r"^\s|\s$|[ \t]{2}", line) for line in lines) and not _tabbed(lines)
     delimiter = " " if squeeze else delimiter
     cells = [tuple(cell.strip() for cell in row) for row in _split(lines, delimiter, squeeze)]
-    header = _is_header(cells[0], cells[1:], set(asked))
-    names = cells[0] if header else tuple(str(number) for number in range(1, len(cells[0]) + 1))
-    if header:
-        names = tuple(name or f"column {number}" for number, name in enumerate(names, 1))
-        _refuse_repeated(names, place)
-    return Layout(delimiter, names, header, preamble + header, squeeze, cells[0])
+    guess = _Guess(header == "yes", certain=True)
+    if header in ("usual", "guess"):
+        guess = _guess(cells[0], cells[1:], set(asked), by_shape=header == "guess")
+    if not guess.header:
+        numbers = tuple(str(number) for number in range(1, len(cells[0]) + 1))
+        return Layout(delimiter, numbers, False, preamble, squeeze, cells[0], guess.certain)
+    names = tuple(name or f"column {number}" for number, name in enumerate(cells[0], 1))
+    _refuse_repeated(names, place)
+    return Layout(delimiter, names, True, preamble + 1, squeeze, cells[0], guess.certain)
 
 
 def edge_columns(names: Sequence[str], asked: Mapping[str, str | None], place: str) -> EdgeColumns:
@@ -179,21 +193,49 @@ def _split(lines: Sequence[str], delimiter: str, squeeze: bool) -> list[list[str
     return list(csv.reader(lines, delimiter=delimiter))
 
 
-def _is_header(first: Sequence[str], rest: Sequence[Sequence[str]], asked: set[str]) -> bool:
+class _Guess(NamedTuple):
+    header: bool
+    certain: bool
+
+
+def _guess(first: Sequence[str], rest: Sequence[Sequence[str]], asked: set[str], by_shape: bool) -> _Guess:
     """A first line is a header if columns were asked for by its names, or if it reads unlike the lines below it.
 
-    Columns asked for by number have no names.
+    Columns asked for by number have no names. Usual names leave no doubt, and neither does a number in a first line
+    that is not one.
     """
     if asked & set(first) or any(map(is_number, asked)):
-        return not any(map(is_number, asked))
-    for place, cell in enumerate(first):
-        below = [row[place] for row in rest if place < len(row) and row[place] not in MISSING]
-        if below and not is_number(cell) and cell not in MISSING and all(map(is_number, below)):
-            return True
-    repeated = {cell for row in rest for cell in row[:2]}
+        return _Guess(not any(map(is_number, asked)), certain=True)
+    elsewhere = {cell for row in rest for cell in row[:2]}
     known = [plain(cell) in KNOWN for cell in first[:2]]
-    names_ends = all(known) or (known[0] and plain(first[0]) in NODE)
-    return names_ends and not repeated & set(first[:2])
+    usual = all(known) or (known[0] and plain(first[0]) in NODE)
+    columns = [[row[place] for row in rest if place < len(row)] for place in range(len(first))]
+    if any(map(_over_numbers, first, columns)):
+        return _Guess(True, certain=usual and not elsewhere & set(first[:2]))
+    if elsewhere & set(first[:2]):
+        return _Guess(False, certain=True)
+    if usual:
+        return _Guess(True, certain=True)
+    if by_shape and len(rest) >= ROWS_OF_ONE_SHAPE and all(map(_over_one_shape, first[:2], columns)):
+        return _Guess(True, certain=False)
+    return _Guess(False, certain=any(map(is_number, first)))
+
+
+def _over_numbers(cell: str, below: Sequence[str]) -> bool:
+    filled = [other for other in below if other not in MISSING]
+    return bool(filled) and not is_number(cell) and cell not in MISSING and all(map(is_number, filled))
+
+
+def _over_one_shape(cell: str, below: Sequence[str]) -> bool:
+    """Whether all cells below are written alike, such as ``n17`` and ``n203``, and this one is not."""
+    shapes = set(map(_shape, below))
+    return len(shapes) == 1 and _shape(cell) not in shapes
+
+
+def _shape(cell: str) -> str:
+    """How a cell is written: runs of capitals, of small letters and of digits, and all other signs as they are."""
+    kinds = ("A" if sign.isupper() else "a" if sign.isalpha() else "0" if sign.isdigit() else sign for sign in cell)
+    return "".join(kind for kind, _ in groupby(kinds))
 
 
 def _refuse_repeated(names: Sequence[str], place: str) -> None:

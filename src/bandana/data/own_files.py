@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.ipc as pi
 import pyarrow.parquet as pq
 
+from bandana.data.columns import Header
 from bandana.data.own_source import Choose, Source, check_rows, checked_names
 from bandana.data.own_text import read_text
 from bandana.errors import UserError, did_you_mean
@@ -15,23 +16,26 @@ from bandana.errors import UserError, did_you_mean
 _ARROW_FILE, _ARROW_STREAM = b"ARROW1", b"\xff\xff\xff\xff"
 
 
-def read_source(path: Path, choose: Choose, asked: Iterable[str] = ()) -> Source:
+def read_source(path: Path, choose: Choose, asked: Iterable[str] = (), header: Header = "usual") -> Source:
     """Read columns of a CSV, TSV or space-separated file, gzipped or not, or of a Parquet, Arrow or Feather file.
 
     Args:
         path: The file.
         choose: From the names of all columns to those that are wanted.
         asked: Column names that the user gave; a first line that holds one is a header.
+        header: Whether the first line of a text holds the names of its columns, or how to find out.
 
     Raises:
         UserError: It cannot be read, with the row where that can be told.
     """
     head = _first_bytes(path)
+    if header in ("yes", "no") and head.startswith((b"PAR1", _ARROW_FILE, _ARROW_STREAM)):
+        raise UserError(f"--header: {path} is no text, and names its columns in any case; leave the option out.")
     if head.startswith(b"PAR1"):
         return _read_parquet(path, choose)
     if head.startswith((_ARROW_FILE, _ARROW_STREAM)):
         return _read_arrow(path, choose, in_stream=head.startswith(_ARROW_STREAM))
-    return read_text(path, asked, choose)
+    return read_text(path, asked, choose, header)
 
 
 def _first_bytes(path: Path) -> bytes:

@@ -12,7 +12,7 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.csv as pv
 
-from bandana.data.columns import DELIMITERS, MISSING, Layout, detect_layout
+from bandana.data.columns import DELIMITERS, MISSING, Header, Layout, detect_layout
 from bandana.data.own_source import Choose, Source, Wanted, check_rows, checked_names
 from bandana.errors import UserError
 
@@ -42,14 +42,14 @@ _FOREIGN = {
 }
 
 
-def read_text(path: Path, asked: Iterable[str], choose: Choose) -> Source:
+def read_text(path: Path, asked: Iterable[str], choose: Choose, header: Header = "usual") -> Source:
     """Read columns of a text table. Types are decided on whole columns, and ids stay text.
 
     Raises:
         UserError: It cannot be read, with the line where that can be told.
     """
     with _unpacked(path) as file:
-        layout = detect_layout(_head(file, path), str(path), asked)
+        layout = detect_layout(_head(file, path), str(path), asked, header)
     wanted = choose(checked_names(layout.names, str(path)))
     try:
         table = _parse(path, layout, wanted)

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bandana.data.columns import edge_columns, id_column, label_column
+from bandana.data.columns import Header, edge_columns, id_column, label_column
 from bandana.data.own_features import Missing, choose_features, node_features
 from bandana.data.own_files import read_source
 from bandana.data.own_source import Source, Wanted
@@ -63,6 +63,7 @@ def read_graph(
     weight: str | None = None,
     time: str | None = None,
     missing: Missing = "refuse",
+    header: Header = "guess",
 ) -> OwnGraph:
     """Read a graph from files: CSV, TSV, separated by blanks, gzip of these, Parquet, Arrow or Feather.
 
@@ -76,13 +77,14 @@ def read_graph(
         weight: Name of the column of weights.
         time: Name of the column of times.
         missing: Whether a missing feature is an error, or becomes the column's mean or a category of its own.
+        header: Whether the first line of `edges` holds the names of its columns, or how to find out.
 
     Raises:
         UserError: Something is wrong with a file; the sentence names the row and what to do.
     """
     asked = {"source": source, "target": target, "weight": weight, "time": time}
     given = [name for name in asked.values() if name is not None]
-    edge_source = read_source(Path(edges), lambda names: choose_edges(names, asked, str(edges)), given)
+    edge_source = read_source(Path(edges), lambda names: choose_edges(names, asked, str(edges)), given, header)
     feature_source = None if features is None else read_source(Path(features), choose_features)
     label_source = (
         None if labels is None else read_source(Path(labels), lambda names: choose_labels(names, str(labels)))
@@ -121,13 +123,14 @@ def graph_of_sources(
     book = open_book(*ends, *others)
     sender, receiver = book.find(ends[0]), book.find(ends[1])
     used = [name for name in columns if name is not None]
-    notes = [*_seen(edges, columns.describe(), used, " (name a column to use it as weight or time)"), _named(book)]
+    notes = _seen(edges, columns.describe(), used, " (name a column to use it as weight or time)")
+    notes += [*_doubts(edges, of_edges=True), _named(book)]
 
     graph, remarks = _lay(sender, receiver, weight, book, directed, edges.name)
     notes += remarks
     feature_names: tuple[str, ...] = ()
     if features is not None and rows is not None:
-        notes += _seen(features, f"ids in {id_column(features.names)!r}", features.names)
+        notes += _seen(features, f"ids in {id_column(features.names)!r}", features.names) + _doubts(features)
         described = book.find(rows)
         notes += _alone(sender, receiver, described, book, features.name)
         x, feature_names, about_features = node_features(features, rows, described, book.ids, missing)
@@ -218,6 +221,7 @@ def _labels(source: Source, book: NodeBook) -> tuple[Tensor, tuple[str, ...], li
     y = np.full(len(book.ids), -1)
     y[nodes] = codes
     notes = _seen(source, f"ids in {id_column(source.names)!r}, labels in {column!r}", source.table.column_names)
+    notes += _doubts(source)
     notes.append(f"Different labels: {len(names):,}; nodes without one: {int((y < 0).sum()):,} of {len(y):,}.")
     return torch.from_numpy(y), tuple(names), notes
 
@@ -239,14 +243,22 @@ def _alone(sender: Indices, receiver: Indices, described: Indices, book: NodeBoo
     return [f"In no edge, and therefore isolated: {isolated:,} of the nodes in {place}."] if isolated else []
 
 
+def _doubts(source: Source, *, of_edges: bool = False) -> list[str]:
+    """What was made of a first line that could be a header or data, and how to settle it."""
+    layout = source.layout
+    if layout is None or layout.certain or (layout.header and not of_edges):
+        return []
+    first = ", ".join(map(repr, layout.first[:4]))
+    if layout.header:
+        return [f"Its first line ({first}) is taken as a header; if it is an edge, say --header no."]
+    settle = "say --header yes" if of_edges else "name its first column id"
+    return [f"Its first line ({first}) is taken as {'an edge' if of_edges else 'data'}; if it is a header, {settle}."]
+
+
 def _seen(source: Source, uses: str, used: Sequence[str], advice: str = "") -> list[str]:
     """What was understood of a table, and which of its columns are not used."""
     written = "" if source.layout is None else f"{source.layout.describe()}; "
     notes = [f"{source.name}: {written}{uses}."]
-    layout = source.layout
-    if layout is not None and not layout.header and not any(cell.replace(".", "").isdigit() for cell in layout.first):
-        first = ", ".join(map(repr, layout.first[:4]))
-        notes.append(f"The first line ({first}) is taken as data; if it is a header, name one of its columns.")
     left = [name for name in source.names if name not in used]
     if left:
         notes.append(f"Not used: {', '.join(map(repr, left[:8]))}{' …' if len(left) > 8 else ''}{advice}.")

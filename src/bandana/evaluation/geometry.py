@@ -10,12 +10,13 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from bandana.engine.structure import entry_keys
+from bandana.evaluation.neighbours import nearest_by_blocks
 from bandana.evaluation.samples import sample
 from bandana.evaluation.shared_neighbours import contains, neighbour_counts
 from bandana.graph import Graph
 
 ROWS_FOR_RANK = 50_000
-QUERIES_PER_BLOCK, CANDIDATES_PER_BLOCK = 1_024, 8_192
+ROWS_PER_BLOCK = 8_192
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,13 +68,13 @@ def effective_rank(z: Tensor, *, seed: int = 0) -> float:
 
 def spread(z: Tensor) -> float:
     """Share of the mean squared length of ``[nodes, width]`` vectors that their mean does not account for."""
-    total = sum(float(block.double().square().sum()) for block in z.split(CANDIDATES_PER_BLOCK)) / z.shape[0]
+    total = sum(float(block.double().square().sum()) for block in z.split(ROWS_PER_BLOCK)) / z.shape[0]
     mean = z.mean(0, dtype=torch.float64)
     return max(1 - float(mean.square().sum()) / total, 0.0) if total else 0.0
 
 
 def nearest(z: Tensor, queries: Tensor, k: int) -> Tensor:
-    """The nodes with the most similar vectors by cosine, exactly, with a running list over blocks of candidates.
+    """The nodes with the most similar vectors by cosine, exactly.
 
     Args:
         z: ``[nodes, width]``.
@@ -83,21 +84,7 @@ def nearest(z: Tensor, queries: Tensor, k: int) -> Tensor:
     Returns:
         ``[Q, k]`` node numbers, nearest first, without the node itself.
     """
-    k = min(k, z.shape[0] - 1)
-    found = []
-    for block in queries.split(QUERIES_PER_BLOCK):
-        wanted, best, who = normalize(z[block]), z.new_empty(block.numel(), 0), block.new_empty(block.numel(), 0)
-        for start in range(0, z.shape[0], CANDIDATES_PER_BLOCK):
-            candidates = normalize(z[start : start + CANDIDATES_PER_BLOCK])
-            scores = wanted @ candidates.T
-            here = (block >= start) & (block < start + candidates.shape[0])
-            scores[here, block[here] - start] = -torch.inf
-            top = scores.topk(min(k, candidates.shape[0]))
-            best, who = torch.cat([best, top.values], 1), torch.cat([who, top.indices + start], 1)
-            kept = best.topk(min(k, best.shape[1]))
-            best, who = kept.values, who.gather(1, kept.indices)
-        found.append(who)
-    return torch.cat(found)
+    return nearest_by_blocks(normalize(z), queries, min(k, z.shape[0] - 1)).rows
 
 
 def hubness(near: Tensor) -> Hubness:

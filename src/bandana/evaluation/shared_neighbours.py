@@ -1,8 +1,11 @@
 """What two nodes have in common in a graph: counted from the end with fewer neighbours.
 
-These are scores of `bandana.evaluation.heuristics`, for pairs that may touch hubs: a pair costs what its smaller end
-has in neighbours, and one that occurs often is counted once, so a few nodes linked to everybody do not make a report
-wait for an hour.
+A pair costs what its smaller end has in neighbours, and one that occurs often is counted once, so a few nodes linked
+to everybody do not make a report wait for an hour.
+
+For an undirected graph a shared neighbour of u and v is adjacent to both; for a directed one it lies on a path
+u → w → v, that is among the out-neighbours of the sender and the in-neighbours of the receiver. The degree of w counts
+its distinct neighbours in either direction, so that it is at least two on any such path. Edge weights are not used.
 """
 
 from collections.abc import Iterator
@@ -19,9 +22,10 @@ ENTRIES_PER_BLOCK = 2_000_000
 
 
 class Shared(NamedTuple):
-    """For each pair the number of shared neighbours and the sum of 1 / degree over them (resource allocation)."""
+    """For each pair the shared neighbours: how many, and the sums of 1 / log(degree) and of 1 / degree over them."""
 
     number: Tensor
+    adamic_adar: Tensor
     allocation: Tensor
 
 
@@ -43,27 +47,27 @@ def contains(ascending: Tensor, keys: Tensor) -> Tensor:
 
 
 def shared_neighbours(graph: Graph, pairs: Tensor) -> Shared:
-    """Count what lies between the ends of each pair; in a directed graph, on a path from sender to receiver.
+    """Count what lies between the ends of each pair.
 
     Args:
         graph: Held-out links must not be in it.
         pairs: ``[2, P]`` (sender, receiver).
 
     Returns:
-        Two float32 tensors ``[P]``, in which equal sums are equal numbers.
+        Three float32 tensors ``[P]``, in which equal sums are equal numbers.
     """
     ends = pairs if graph.directed else pairs.sort(dim=0).values
     keys, place = entry_keys(ends[1], ends[0], graph.num_nodes).unique(return_inverse=True)
-    number, allocation = _count(graph, keys % graph.num_nodes, keys // graph.num_nodes)
-    return Shared(number[place], allocation[place])
+    scores = _count(graph, keys % graph.num_nodes, keys // graph.num_nodes)
+    return Shared(*scores[:, place])
 
 
 def _count(graph: Graph, sender: Tensor, receiver: Tensor) -> Tensor:
-    """``[2, P]`` both scores of distinct pairs."""
+    """``[3, P]`` all scores of distinct pairs."""
     structure = graph.structure
-    worth = neighbour_counts(graph).clamp(min=1).double().reciprocal()
+    worth = _worth_of_sharing(neighbour_counts(graph).double())
     sent, received = structure.transposed_rowptr.diff()[sender], structure.rowptr.diff()[receiver]
-    scores = worth.new_zeros(2, sender.numel())
+    scores = worth.new_zeros(3, sender.numel())
     for from_sender in (True, False):
         chosen = ((sent <= received) == from_sender).nonzero().squeeze(1)
         pointers, near = (structure.transposed_rowptr, sender) if from_sender else (structure.rowptr, receiver)
@@ -76,9 +80,15 @@ def _count(graph: Graph, sender: Tensor, receiver: Tensor) -> Tensor:
             between = neighbours[first + torch.arange(owner.numel(), device=owner.device)]
             head, tail = (receiver[owner], between) if from_sender else (between, sender[owner])
             found = contains(graph.edge_keys, entry_keys(head, tail, graph.num_nodes))
-            scores[0] += torch.bincount(owner[found], minlength=sender.numel())
-            scores[1].index_add_(0, owner[found], worth[between[found]])
+            scores.index_add_(1, owner[found], worth[:, between[found]])
+    # Sums of the same numbers in another order differ in the last bits; float32 makes them the tie that they are.
     return scores.float()
+
+
+def _worth_of_sharing(degree: Tensor) -> Tensor:
+    """``[3, nodes]`` what each node adds to the three scores of the pairs that share it."""
+    # Two different nodes share only what has degree two or more; the bounds keep all other nodes finite.
+    return torch.stack([torch.ones_like(degree), 1 / degree.clamp(min=2).log(), 1 / degree.clamp(min=1)])
 
 
 def _blocks(sizes: Tensor) -> Iterator[slice]:

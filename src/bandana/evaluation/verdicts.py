@@ -1,7 +1,9 @@
 """What the figures mean, in sentences for somebody who has never read a paper about embeddings."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from math import sqrt
+from typing import Literal, TypeAlias
 
 from bandana.evaluation.graph_facts import GraphFacts
 from bandana.evaluation.label_quality import LARGEST_CLASS, ROWS_FOR_LABELS
@@ -10,6 +12,10 @@ from bandana.evaluation.quality import Quality
 
 FEW_LINKS = 200
 GOOD_AUC, POOR_AUC = 0.9, 0.7
+GOOD_HITS = 0.5
+GOOD_GAIN = 0.5
+"""Share of the nodes that guessing gets wrong and the vectors get right."""
+GOOD_KEPT = 0.5
 HIGH_SKEWNESS, MANY_ORPHANS = 3.0, 0.3
 STRONG_COMMUNITIES, WEAK_COMMUNITIES = 0.3, 0.1
 WEAK_HOMOPHILY = 0.1
@@ -25,9 +31,29 @@ WORDS = {
     DECODER: "The method's own decoder",
 }
 
+Tone: TypeAlias = Literal["good", "fair", "poor", "note"]
 
-def verdicts(quality: Quality, facts: GraphFacts) -> list[str]:
-    """Say what is good, what is not and what to try next, the gravest first.
+
+@dataclass(frozen=True)
+class Verdict:
+    """A judgement in a sentence, or in a word where it stands in a table.
+
+    Attributes:
+        tone: How good the news is; a note is no news of quality at all.
+        text: What was found.
+        advice: What to do about it in the next training, where something can be done.
+    """
+
+    tone: Tone
+    text: str
+    advice: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.text} {self.advice}".strip()
+
+
+def verdicts(quality: Quality, facts: GraphFacts) -> list[Verdict]:
+    """Say what is good, what is not and what to try next: collapse first, then links, labels and all the rest.
 
     A difference counts only if it is larger than the held-out sample lets it be by luck: two standard errors.
 
@@ -35,13 +61,12 @@ def verdicts(quality: Quality, facts: GraphFacts) -> list[str]:
         quality: From `judge`.
         facts: From `describe_graph`, of the same graph.
     """
-    sentences = [] if quality.collapse is None else [f"{quality.collapse} {_after_collapse(facts)}"]
+    found = [] if quality.collapse is None else [Verdict("poor", quality.collapse, _after_collapse(facts))]
     if quality.links is not None:
-        sentences += _on_links(quality.links)
+        found += _on_links(quality.links)
     if quality.labels is not None and facts.labels is not None:
-        sentences += _on_labels(quality.labels, min(facts.labels.labelled, ROWS_FOR_LABELS) // 2)
-    sentences += [*_on_neighbourhoods(quality), *_on_clusters(quality), *_on_the_graph(facts)]
-    return sentences
+        found += _on_labels(quality.labels, min(facts.labels.labelled, ROWS_FOR_LABELS) // 2)
+    return [*found, *_on_neighbourhoods(quality), *_on_clusters(quality), *_on_the_graph(facts)]
 
 
 def _after_collapse(facts: GraphFacts) -> str:
@@ -49,137 +74,171 @@ def _after_collapse(facts: GraphFacts) -> str:
     return f"{advice}." if facts.num_features is None else f"{advice}, and look whether the features differ at all."
 
 
-def _on_links(links: LinkQuality) -> Iterator[str]:
+def _on_links(links: LinkQuality) -> Iterator[Verdict]:
     ours, luck = links.easy[VECTORS]["auc"], _luck(links.easy[VECTORS]["auc"], links.num_links)
-    grade = "Good" if ours >= GOOD_AUC else "Fair" if ours >= POOR_AUC else "Poor"
-    yield (
-        f"{grade} at telling links from random pairs: a held-out link scores above a pair that is not linked "
-        f"{ours:.0%} of the time (50 % is guessing)."
+    yield Verdict(
+        "good" if ours >= GOOD_AUC else "fair" if ours >= POOR_AUC else "poor",
+        f"A held-out link scores above a random pair that is not linked {ours:.0%} of the time (50 % is guessing).",
     )
     if links.num_links < FEW_LINKS:
-        yield f"Only {links.num_links} links were held out, so figures about links may be off by {luck:.0%} or more."
-    yield from _against_counting(links, ours, luck)
-    yield from _against_other_vectors(links, ours, luck)
+        yield Verdict(
+            "note", f"Only {links.num_links} links were held out, so figures about links may be off by {luck:.0%}."
+        )
+    yield from _against_floors(links, ours, luck)
     yield from _on_hard_negatives(links)
 
 
-def _against_counting(links: LinkQuality, ours: float, luck: float) -> Iterator[str]:
-    best = max(COUNTED, key=lambda name: links.easy[name]["auc"])
-    theirs = links.easy[best]["auc"]
-    if theirs > ours + luck:
-        yield (
-            f"{WORDS[best]} ranks links better than these vectors (AUC {theirs:.3f} against {ours:.3f}): to predict "
-            "links in this graph, count, or try --method gae_tuned or --tune 20 and compare again."
+def _against_floors(links: LinkQuality, ours: float, luck: float) -> Iterator[Verdict]:
+    """What ranks links as well as these vectors or better: the best that counts, and all other vectors."""
+    decoder = links.easy.get(DECODER, {"auc": 0.0})["auc"]
+    if decoder > ours + luck:
+        yield Verdict(
+            "note",
+            f"{WORDS[DECODER]} ranks links better than dot products (AUC {decoder:.3f} against {ours:.3f}): use it.",
         )
-    elif theirs >= ours - luck:
-        yield (
-            f"{WORDS[best]} ranks links as well as these vectors do (AUC {theirs:.3f} against {ours:.3f}): for links "
-            "alone, they are not worth their training."
+    counted = max(COUNTED, key=lambda name: links.easy[name]["auc"])
+    learned = [name for name in links.easy if name not in (*COUNTED, VECTORS, RANDOM, DECODER)]
+    rivals = {name: links.easy[name]["auc"] for name in (counted, *learned)}
+    best = max(rivals, key=lambda name: rivals[name])
+    if rivals[best] < ours - luck:
+        yield Verdict(
+            "good",
+            f"Training paid for links: the best that needs none reaches an AUC of {rivals[best]:.3f} against "
+            f"{ours:.3f} ({_inside(WORDS.get(best, best))}).",
         )
+    for name, theirs in rivals.items():
+        if theirs >= ours - luck:
+            yield _rival(name, theirs, ours, better=theirs > ours + luck)
 
 
-def _against_other_vectors(links: LinkQuality, ours: float, luck: float) -> Iterator[str]:
-    for name, scores in links.easy.items():
-        if name in (*COUNTED, VECTORS, RANDOM):
-            continue
-        subject, theirs = WORDS.get(name, name), scores["auc"]
-        if name == DECODER:
-            if theirs > ours + luck:
-                yield f"{subject} ranks links better than dot products (AUC {theirs:.3f} against {ours:.3f}): use it."
-        elif theirs > ours + luck:
-            yield (
-                f"{subject} ranks links better than these vectors (AUC {theirs:.3f} against {ours:.3f}): training made "
-                "them worse at it; try another --method or fewer epochs."
-            )
-        elif theirs >= ours - luck:
-            yield (
-                f"{subject} ranks links as well as these vectors do (AUC {theirs:.3f} against {ours:.3f}): for links, "
-                "training added nothing that could be shown; try more epochs or another --method."
-            )
+def _rival(name: str, theirs: float, ours: float, *, better: bool) -> Verdict:
+    how = "better than these vectors" if better else "as well as these vectors do"
+    text = f"{WORDS.get(name, name)} ranks links {how} (AUC {theirs:.3f} against {ours:.3f}): "
+    match name in COUNTED, better:
+        case True, True:
+            text += "to predict links in this graph, count."
+            return Verdict("poor", text, "Or try --method gae_tuned or --tune 20, and compare again.")
+        case True, False:
+            return Verdict("fair", f"{text}for links alone, they are not worth their training.")
+        case False, True:
+            return Verdict("poor", f"{text}training made them worse at it.", "Try another --method or fewer epochs.")
+    text += "for links, training added nothing that could be shown."
+    return Verdict("fair", text, "Try more epochs or another --method.")
 
 
-def _on_hard_negatives(links: LinkQuality) -> Iterator[str]:
+def _on_hard_negatives(links: LinkQuality) -> Iterator[Verdict]:
     ours = links.hard[VECTORS]
     luck = _luck(ours["auc"], links.num_lists)
-    yield (
+    blurred = ours["auc"] <= 0.5 + luck
+    yield Verdict(
+        "poor" if blurred else "good" if ours["hits@10"] >= GOOD_HITS else "fair",
         f"Among {links.list_length} pairs that are near in the graph and not linked, a held-out link is in the first "
-        f"ten {ours['hits@10']:.0%} of the time (among random pairs {links.easy[VECTORS]['hits@10']:.0%})."
+        f"ten {ours['hits@10']:.0%} of the time (among random pairs {links.easy[VECTORS]['hits@10']:.0%}).",
     )
     if links.far > MANY_FAR:
-        yield f"{links.far:.0%} of those pairs are random after all: most nodes have too few others near them."
-    if ours["auc"] <= 0.5 + luck:
-        yield (
+        yield Verdict(
+            "note", f"{links.far:.0%} of those pairs are random after all: most nodes have too few others near them."
+        )
+    if blurred:
+        yield Verdict(
+            "poor",
             "Near nodes are not told apart: these vectors know the neighbourhood of a link, not the link. Use them to "
-            "find groups and similar nodes rather than to choose among friends of friends."
+            "find groups and similar nodes rather than to choose among friends of friends.",
         )
     best = max(COUNTED, key=lambda name: links.hard[name]["mrr"])
     if links.hard[best]["mrr"] > ours["mrr"] + _luck(ours["mrr"], links.num_lists):
-        yield (
+        yield Verdict(
+            "fair",
             f"{WORDS[best]} ranks near pairs better than these vectors (MRR {links.hard[best]['mrr']:.3f} against "
-            f"{ours['mrr']:.3f}), although these pairs were chosen to be hard for counting."
+            f"{ours['mrr']:.3f}), although these pairs were chosen to be hard for counting.",
         )
 
 
-def _on_labels(labels: Mapping[str, Mapping[str, float]], tested: int) -> Iterator[str]:
+def _on_labels(labels: Mapping[str, Mapping[str, float]], tested: int) -> Iterator[Verdict]:
     ours, guess = labels[VECTORS]["accuracy"], labels[LARGEST_CLASS]["accuracy"]
     luck = _luck(ours, tested)
     if ours <= guess + luck:
-        yield (
+        yield Verdict(
+            "poor",
             f"The vectors do not predict the labels: {ours:.0%} right on held-out nodes, and always answering the "
-            f"largest class is right {guess:.0%} of the time. Add features that have to do with the labels."
+            f"largest class is right {guess:.0%} of the time.",
+            "Add features that have to do with the labels.",
         )
         return
-    yield f"Labels can be read from the vectors: {ours:.0%} right on held-out nodes (the largest class: {guess:.0%})."
+    yield Verdict(
+        "good" if ours - guess >= GOOD_GAIN * (1 - guess) else "fair",
+        f"Labels can be read from the vectors: {ours:.0%} right on held-out nodes (the largest class: {guess:.0%}).",
+    )
     for name, scores in labels.items():
         if name not in (VECTORS, LARGEST_CLASS) and scores["accuracy"] >= ours - luck:
             how = "better than" if scores["accuracy"] > ours + luck else "as well as"
-            yield f"{WORDS.get(name, name)} predicts labels {how} these vectors ({scores['accuracy']:.0%} right)."
+            yield Verdict(
+                "fair",
+                f"{WORDS.get(name, name)} predicts labels {how} these vectors ({scores['accuracy']:.0%} right).",
+            )
 
 
-def _on_neighbourhoods(quality: Quality) -> Iterator[str]:
+def _on_neighbourhoods(quality: Quality) -> Iterator[Verdict]:
     kept, hubs = quality.preservation, quality.hubness
     if kept is not None:
         times = kept.found / kept.by_chance
-        yield (
+        yield Verdict(
+            "poor" if times < 2 else "good" if kept.found >= GOOD_KEPT else "fair",
             f"Of the neighbours that a node could have among its {kept.k} most similar, {kept.found:.0%} are there: "
-            + (f"{times:,.0f} times what chance would give." if times >= 2 else "hardly more than by chance.")
+            + (f"{times:,.0f} times what chance would give." if times >= 2 else "hardly more than by chance."),
         )
     if hubs.skewness > HIGH_SKEWNESS or hubs.orphans > MANY_ORPHANS:
-        yield (
+        yield Verdict(
+            "fair",
             f"A few nodes are similar to very many ({hubs.orphans:.0%} of the nodes are nobody's neighbour, one is a "
-            f"neighbour of {hubs.most:,}): lists of similar nodes will repeat themselves. More dimensions often help."
+            f"neighbour of {hubs.most:,}): lists of similar nodes will repeat themselves.",
+            "More dimensions often help.",
         )
 
 
-def _on_clusters(quality: Quality) -> Iterator[str]:
+def _on_clusters(quality: Quality) -> Iterator[Verdict]:
     found = quality.clustering
     if found.modularity is not None and found.modularity >= STRONG_COMMUNITIES:
-        yield (
+        yield Verdict(
+            "good",
             f"The vectors fall into {found.count} groups that are communities of the graph "
-            f"(modularity {found.modularity:.2f}; above {STRONG_COMMUNITIES} is clear)."
+            f"(modularity {found.modularity:.2f}; above {STRONG_COMMUNITIES} is clear).",
         )
     elif found.modularity is not None and found.modularity < WEAK_COMMUNITIES:
-        yield f"Groups of similar vectors are not communities of the graph (modularity {found.modularity:.2f})."
+        yield Verdict(
+            "fair", f"Groups of similar vectors are not communities of the graph (modularity {found.modularity:.2f})."
+        )
 
 
-def _on_the_graph(facts: GraphFacts) -> Iterator[str]:
+def _on_the_graph(facts: GraphFacts) -> Iterator[Verdict]:
     isolated = facts.degrees.isolated
     if isolated > MANY_ISOLATED * facts.num_nodes:
         source = "only their features speak for them" if facts.num_features else "their vectors mean nothing"
-        yield f"{isolated:,} of {facts.num_nodes:,} nodes have no link: {source}."
+        yield Verdict("fair", f"{isolated:,} of {facts.num_nodes:,} nodes have no link: {source}.")
     if facts.num_features is None:
-        yield "The graph has no features, so vectors cannot be made for new nodes; --features would allow it."
+        yield Verdict(
+            "note",
+            "The graph has no features, so vectors cannot be made for new nodes.",
+            "Training with --features would allow it.",
+        )
     if facts.bipartite:
-        yield (
+        yield Verdict(
+            "note",
             "All links run between two sides (such as users and things): no link has a shared neighbour, and hard "
-            "negatives were taken three steps away."
+            "negatives are taken three steps away.",
         )
     agreement = None if facts.labels is None else facts.labels.adjusted_homophily
     if agreement is not None and agreement < WEAK_HOMOPHILY:
-        yield (
+        yield Verdict(
+            "note",
             f"Links hardly join equal labels (adjusted homophily {agreement:.2f}): vectors that follow links say "
-            "little about labels here, and the features alone may do better."
+            "little about labels here, and the features alone may do better.",
         )
+
+
+def _inside(words: str) -> str:
+    """The words as they stand inside a sentence."""
+    return words[0].lower() + words[1:]
 
 
 def _luck(share: float, trials: int) -> float:

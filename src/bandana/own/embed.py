@@ -1,8 +1,10 @@
 """From somebody's own graph to a folder of vectors: learn, judge, write. The pipeline of ``bandana embed``."""
 
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
@@ -13,10 +15,11 @@ from bandana.estimator import Learned, OnEpoch, learn
 from bandana.evaluation.graph_facts import GraphFacts, describe_graph
 from bandana.evaluation.quality import Quality, judge
 from bandana.evaluation.verdicts import verdicts
+from bandana.files import write_text
 from bandana.method import GraphSpec
 from bandana.own import outputs
 from bandana.own.automatic import Choice, build
-from bandana.reporting.embeddings import write_embeddings
+from bandana.own.card import figures, model_card
 from bandana.reporting.html import write_report
 from bandana.reporting.own_report import own_report
 from bandana.reporting.record import environment
@@ -45,6 +48,11 @@ def embed_own(
 ) -> Embedded:
     """Learn vectors as chosen, and judge them on links that were held out."""
     learned = learn(own.graph, choice, seed=seed, device=device, feature_names=own.feature_names, on_epoch=on_epoch)
+    return judged(own, choice, learned, seed=seed)
+
+
+def judged(own: OwnGraph, choice: Choice, learned: Learned, *, seed: int = 0) -> Embedded:
+    """What was learned, with what the graph is and how good the vectors are."""
     facts = describe_graph(own.graph, seed=seed)
     quality = judge(
         own.graph,
@@ -57,8 +65,23 @@ def embed_own(
     return Embedded(own, choice, learned, facts, quality, tuple(verdicts(quality, facts)), seed)
 
 
-def write_embedded(folder: Path, done: Embedded, title: str) -> None:
-    """Write vectors, graph, model, report and record into one folder, all or nothing."""
+def write_embedded(
+    folder: Path,
+    done: Embedded,
+    title: str,
+    *,
+    formats: Sequence[str] = (),
+    search: Sequence[Mapping[str, Any]] = (),
+) -> None:
+    """Write vectors, graph, model, report and record into one folder, all or nothing.
+
+    Args:
+        folder: Where to; an earlier one of ours is replaced.
+        done: What to write.
+        title: Of the report.
+        formats: For the vectors, besides Parquet.
+        search: The trials that the choice was made by, for the record.
+    """
     graph = done.own.graph
     settings = {
         "method": done.choice.method,
@@ -75,6 +98,7 @@ def write_embedded(folder: Path, done: Embedded, title: str) -> None:
         "features": done.choice.features,
         "reasons": done.choice.reasons,
         "notes": done.own.notes,
+        "search": list(search),
         "verdicts": done.sentences,
         "label_names": done.own.label_names,
         "facts": asdict(done.facts),
@@ -83,10 +107,12 @@ def write_embedded(folder: Path, done: Embedded, title: str) -> None:
         "environment": environment(),
     }
 
+    model = replace(done.learned.model, facts=figures(done.facts, done.quality))
+
     def fill(place: Path) -> None:
-        write_embeddings(place / outputs.EMBEDDINGS, done.learned.embedding, graph.node_ids)
+        outputs.write_vectors(place, done.learned.embedding, graph.node_ids, formats)
         outputs.save_graph(place / outputs.GRAPH, graph)
-        model_folder.save(place / outputs.MODEL, done.learned.model)
+        model_folder.save(place / outputs.MODEL, model, model_card(model))
         page = own_report(
             title,
             done.own,
@@ -99,7 +125,7 @@ def write_embedded(folder: Path, done: Embedded, title: str) -> None:
             str(folder),
         )
         write_report(place / outputs.REPORT, page)
-        (place / outputs.RECORD).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        write_text(place / outputs.RECORD, json.dumps(record, indent=1) + "\n")
 
     outputs.write_output(folder, fill)
 

@@ -3,27 +3,33 @@
 It is written beside its place and moved there whole, so that an earlier one stays until the new one is complete.
 """
 
+import csv
 import json
-import shutil
+import os
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
 from bandana import model_folder
 from bandana.data.prepared import Prepared, flatten, restore
-from bandana.errors import UserError
-from bandana.files import write_atomically
+from bandana.errors import UserError, did_you_mean
+from bandana.files import write_atomically, write_text
 from bandana.graph import Graph
 from bandana.own.trained import TrainedModel
-from bandana.reporting.embeddings import read_embeddings
+from bandana.reporting.embeddings import SUFFIXES, read_embeddings, write_embeddings
 
 EMBEDDINGS, GRAPH, MODEL, REPORT, RECORD = "embeddings.parquet", "graph.safetensors", "model", "report.html", "run.json"
+CHANGES, LABELS = "changed.csv", "labels.csv"
+OURS = {GRAPH, MODEL, REPORT, RECORD, CHANGES, LABELS, *(f"embeddings{suffix}" for suffix in SUFFIXES)}
+"""All that a folder of ours may hold; with anything else in it, it is not replaced."""
 _FORMAT = 1
 
 
@@ -50,6 +56,58 @@ class Output:
         """The trained model."""
         return model_folder.load(self.folder / MODEL)
 
+    def model_digest(self) -> str:
+        """Tells models apart: two outputs with one digest have vectors of one model, and the same axes."""
+        return model_folder.digest(self.folder / MODEL)
+
+
+def check_place(folder: Path) -> None:
+    """Make sure, before any work is done for it, that `write_output` may write there.
+
+    Raises:
+        UserError: There is something else in that place, or nobody may write there.
+    """
+    try:
+        held = {path.name for path in folder.iterdir()} if folder.exists() else set()
+    except OSError as problem:
+        raise UserError(f"{folder}: {_spoken(problem)}; choose a folder with -o.") from None
+    if held and RECORD not in held:
+        raise UserError(f"{folder}: exists and was not made by bandana embed. Choose another folder with -o.")
+    if held - OURS:
+        raise UserError(
+            f"{folder / min(held - OURS)}: was not written by bandana embed, which would replace the whole folder; "
+            f"move the file away, or choose another folder with -o."
+        )
+    ground = next(parent for parent in folder.absolute().parents if parent.exists())
+    if not ground.is_dir() or not os.access(ground, os.W_OK | os.X_OK):
+        reason = "may not be written to" if ground.is_dir() else "is not a folder"
+        raise UserError(f"{folder}: cannot be written, because {ground} {reason}. Choose another folder with -o.")
+
+
+def check_formats(formats: Sequence[str], ids: Sequence[Any] | None, folder: Path) -> None:
+    """Make sure, before any work is done, that the vectors can be written in these formats under these ids.
+
+    Raises:
+        UserError: There is no such format, or it cannot hold an id.
+    """
+    known = [suffix.removeprefix(".") for suffix in SUFFIXES]
+    for name in formats:
+        if name not in known:
+            raise UserError(f"--format: {name!r} is not a choice. {did_you_mean(name, known)}")
+    if ids is None or not formats:
+        return
+    with tempfile.TemporaryDirectory() as scratch:
+        try:
+            write_vectors(Path(scratch), torch.zeros(len(ids), 1), ids, formats)
+        except UserError as problem:
+            raise UserError(str(problem).replace(scratch, str(folder))) from None
+
+
+def write_vectors(folder: Path, embedding: Tensor, ids: Sequence[Any] | None, formats: Sequence[str] = ()) -> None:
+    """Write the vectors as Parquet, which the other verbs read, and in further formats beside."""
+    for name in dict.fromkeys([EMBEDDINGS, *(f"embeddings.{name}" for name in formats)]):
+        write_embeddings(folder / name, embedding, ids)
+
 
 def write_output(folder: Path, fill: Callable[[Path], None]) -> None:
     """Let `fill` write a new folder, then put it in the place of `folder`.
@@ -57,20 +115,41 @@ def write_output(folder: Path, fill: Callable[[Path], None]) -> None:
     Raises:
         UserError: There is something else in that place, or it cannot be written.
     """
-    if folder.exists() and not (folder / RECORD).is_file() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UserError(f"{folder}: exists and was not made by bandana embed. Choose another folder with -o.")
+    check_place(folder)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as scratch:
-            fresh = Path(scratch) / "new"
+            fresh, old = Path(scratch) / "new", Path(scratch) / "old"
             fresh.mkdir()
-            fill(fresh)
-            if folder.exists():
-                folder.replace(Path(scratch) / "old")
-            shutil.move(fresh, folder)
-    except OSError as problem:
-        reason = problem.strerror or problem
-        raise UserError(f"{folder}: cannot be written ({reason}). Free space or choose another folder.") from None
+            try:
+                fill(fresh)
+            except UserError as problem:
+                raise UserError(str(problem).replace(str(fresh), str(folder))) from None
+            try:
+                if folder.exists():
+                    folder.replace(old)
+                fresh.replace(folder)
+            except BaseException:  # also when somebody presses Ctrl-C between the two
+                if old.exists() and not folder.exists():
+                    old.replace(folder)
+                raise
+    except (OSError, SafetensorError) as problem:
+        raise UserError(
+            f"{folder}: cannot be written ({_spoken(problem)}). Free space or choose another folder."
+        ) from None
+
+
+def _spoken(problem: OSError | SafetensorError) -> str:
+    return str(getattr(problem, "strerror", None) or problem)
+
+
+def write_csv(path: Path, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Write a table in one step."""
+    text = StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(header)
+    table.writerows(rows)
+    write_text(path, text.getvalue())
 
 
 def save_graph(path: Path, graph: Graph) -> None:

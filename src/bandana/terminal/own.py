@@ -1,156 +1,190 @@
-"""What a person sees of their own graph in the terminal."""
+"""What a person sees while their own graph becomes vectors, or while new nodes and links come to it."""
 
-import csv
-from collections.abc import Sequence
-from io import StringIO
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
-import torch
-from rich.table import Table
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from bandana.config import parse_assignment
+from bandana.data.own_additions import read_addition
 from bandana.data.own_features import Missing
-from bandana.data.tables import read_graph
+from bandana.data.tables import OwnGraph, read_graph
 from bandana.errors import UserError, did_you_mean
-from bandana.files import write_text
-from bandana.own.automatic import choose
-from bandana.own.embed import embed_own, write_embedded
-from bandana.own.outputs import EMBEDDINGS, REPORT, open_output
+from bandana.estimator import learn
+from bandana.own.automatic import Choice, choose
+from bandana.own.embed import judged, write_embedded
+from bandana.own.follow import check_not_parent, follow, open_parent, write_followed
+from bandana.own.outputs import CHANGES, EMBEDDINGS, REPORT, check_formats, check_place
 from bandana.terminal.screen import console, progress_bars, status
-from bandana.use.classify import classify
-from bandana.use.ids import row_of
-from bandana.use.links import missing_links
-from bandana.use.similar import nearest
-from bandana.use.versions import Embedding, compare
-from bandana.use.why import explain_link
 
 
-def embed_and_show(
-    edges: Path,
-    features: Path | None,
-    labels: Path | None,
-    columns: dict[str, str | None],
-    directed: bool,
-    missing: str,
-    method: str | None,
-    dimensions: int | None,
-    epochs: int | None,
-    assignments: Sequence[str],
+class Input(NamedTuple):
+    """The files of a graph, and how to read them."""
+
+    edges: Path
+    features: Path | None
+    labels: Path | None
+    columns: dict[str, str | None]
+    directed: bool
+    missing: str
+
+
+class Wishes(NamedTuple):
+    """What is asked of a training; None, nothing and 0 leave it to the graph."""
+
+    method: str | None
+    dimensions: int | None
+    epochs: int | None
+    assignments: Sequence[str]
+    trials: int
+
+
+def embed_and_show(given: Input, wishes: Wishes, seed: int, device: str, out: Path, formats: Sequence[str]) -> None:
+    """Read, choose, learn, judge, write, and say where everything is."""
+    check_place(out)
+    check_formats(formats, None, out)
+    missing = _treatment(given.missing)
+    own = read_graph(
+        given.edges,
+        features=given.features,
+        labels=given.labels,
+        directed=given.directed,
+        missing=missing,
+        **given.columns,
+    )
+    for note in own.notes:
+        status.print(note, style="dim", markup=False)
+    check_formats(formats, own.graph.node_ids, out)
+    changes = dict(map(parse_assignment, wishes.assignments))
+    choice = choose(
+        own.graph,
+        method=wishes.method,
+        device=device,
+        dimensions=wishes.dimensions,
+        epochs=wishes.epochs,
+        changes=changes,
+    )
+    cost = choice.estimate
+    each = f" for each of {wishes.trials} trials and the training" if wishes.trials else ""
+    _say(*choice.reasons, f"Estimate: at most {_duration(cost.seconds)}{each}, and {cost.bytes / 1e9:.1f} GB.")
+    search: list[dict[str, float]] = []
+    if wishes.trials:
+        asked = {*changes, *(["training.epochs"] if wishes.epochs else [])}
+        choice = _tuned(own, choice, wishes.trials, asked, seed, device, search)
+    with progress_bars(choice.training.epochs) as bar:
+        learned = learn(
+            own.graph,
+            choice,
+            seed=seed,
+            device=device,
+            feature_names=own.feature_names,
+            on_epoch=bar(given.edges.name),
+        )
+    _stage("Judging the vectors")
+    done = judged(own, choice, learned, seed=seed)
+    _stage("Writing")
+    write_embedded(out, done, given.edges.name, formats=formats, search=search)
+    _conclude(done.sentences, out)
+
+
+def follow_and_show(
+    model: Path, given: Input, wishes: Wishes, seed: int, device: str, out: Path, formats: Sequence[str]
+) -> None:
+    """Bring new nodes and links to a graph that has vectors, and say which rows changed."""
+    _refuse_training_options(given, wishes)
+    check_place(out)
+    check_formats(formats, None, out)
+    parent = open_parent(model)
+    check_not_parent(out, parent)
+    if given.directed and not parent.graph.directed:
+        raise UserError(f"--directed: the links of {parent.folder} have no directions; leave the option out.")
+    names = parent.model().feature_names
+    addition = read_addition(given.edges, given.features, parent.graph, names, given.columns)
+    for note in addition.notes:
+        status.print(note, style="dim", markup=False)
+    _stage("Recomputing what the new links reach")
+    done = follow(parent, addition, seed=seed, device=device)
+    check_formats(formats, done.own.graph.node_ids, out)
+    _stage("Writing")
+    write_followed(out, done, given.edges.name, formats=formats)
+    changes = done.changes
+    console.print(
+        f"New nodes: {changes.new.numel():,}. Others with another vector than before: {changes.moved.numel():,}. As "
+        f"before: {changes.unchanged:,}. The list: {out / CHANGES}",
+        markup=False,
+    )
+    _conclude((), out)
+
+
+def _refuse_training_options(given: Input, wishes: Wishes) -> None:
+    asked = {
+        "--labels": given.labels is not None,
+        "--missing": given.missing != "refuse",
+        "--method": wishes.method is not None,
+        "--dimensions": wishes.dimensions is not None,
+        "--epochs": wishes.epochs is not None,
+        "--set": bool(wishes.assignments),
+        "--tune": bool(wishes.trials),
+    }
+    for option, is_given in asked.items():
+        if is_given:
+            raise UserError(
+                f"{option}: belongs to a training, and --model takes vectors from one that is done; leave it out, or "
+                f"leave out --model to train anew."
+            )
+
+
+def _tuned(
+    own: OwnGraph,
+    choice: Choice,
+    trials: int,
+    asked: set[str],
     seed: int,
     device: str,
-    out: Path,
-) -> None:
-    """Read, choose, learn, judge, write, and say where everything is."""
-    own = read_graph(edges, features=features, labels=labels, directed=directed, missing=_treatment(missing), **columns)
-    for note in own.notes:
-        status.print(note, style="dim")
-    changes = dict(map(parse_assignment, assignments))
-    choice = choose(own.graph, method=method, device=device, dimensions=dimensions, epochs=epochs, changes=changes)
-    for reason in choice.reasons:
-        status.print(reason)
-    status.print(f"Estimate: at most {_duration(choice.estimate.seconds)} and {choice.estimate.bytes / 1e9:.1f} GB.")
-    try:
-        with progress_bars(choice.training.epochs) as bar:
-            done = embed_own(own, choice, seed=seed, device=device, on_epoch=bar(edges.name))
-    except KeyboardInterrupt:
-        status.print(f"Stopped; {out} is as it was.")
-        raise SystemExit(130) from None
-    write_embedded(out, done, title=edges.name)
-    for sentence in done.sentences:
-        console.print(f"• {sentence}")
-    console.print(f"Vectors: [bold]{out / EMBEDDINGS}[/bold]   Report: [bold]{out / REPORT}[/bold]")
+    search: list[dict[str, float]],
+) -> Choice:
+    """The best choice of a search that leaves alone what was asked for; `search` takes down how it went."""
+    from bandana.own.tuning import tune_own
+
+    with _counting("trials", trials) as advance:
+
+        def on_trial(made: int, best: float) -> None:
+            search.append({"trials": made, "best_validation_auc": best})
+            advance()
+
+        found = tune_own(own, choice, trials=trials, seed=seed, device=device, on_trial=on_trial, fixed=asked)
+    _say(*(reason for reason in found.reasons if reason not in choice.reasons))
+    return found
 
 
-def show_similar(folder: Path, node: str, count: int) -> None:
-    """List the nodes most similar to one."""
-    output = open_output(folder)
-    row = row_of(output.ids, node)
-    found = nearest(output.embedding, torch.tensor([row]), count)
-    table = Table("node", "cosine", title=f"most similar to {output.ids[row]}", title_justify="left")
-    for other, score in zip(found.rows[0].tolist(), found.scores[0].tolist(), strict=True):
-        table.add_row(str(output.ids[other]), f"{score:.3f}")
-    console.print(table)
-
-
-def show_links(folder: Path, top: int, within: int | None, out: Path | None) -> None:
-    """List the most likely missing links, or write them to a file."""
-    output = open_output(folder)
-    found = missing_links(output.graph, output.embedding, top, within=within)
-    rows = [
-        (output.ids[a], output.ids[b], score)
-        for a, b, score in zip(*found.pairs.tolist(), found.scores.tolist(), strict=True)
-    ]
-    if out is not None:
-        _write_csv(out, ("source", "target", "score"), rows)
-        console.print(f"{len(rows)} links: [bold]{out}[/bold]")
-        return
-    table = Table("source", "target", "score")
-    for source, target, score in rows:
-        table.add_row(str(source), str(target), f"{score:.3f}")
-    console.print(table)
-
-
-def classify_and_show(folder: Path, labels: Path, out: Path | None) -> None:
-    """Predict the labels of all nodes from those of a few."""
-    output = open_output(folder)
-    given = _read_labels(labels)
-    names = tuple(sorted(set(given.values())))
-    numbers = torch.full((len(output.ids),), -1)
-    for node, name in given.items():
-        numbers[row_of(output.ids, node)] = names.index(name)
-    result = classify(output.embedding, numbers, names=names)
-    for note in result.notes:
-        status.print(note)
-    if result.held_out is not None:
-        score = result.held_out
-        console.print(
-            f"On {score.nodes} labelled nodes held out in turn: {score.accuracy:.1%} right at a mean confidence of "
-            f"{score.confidence:.1%}; always the most frequent label: {score.majority:.1%}."
-        )
-    target = out or folder / "labels.csv"
-    best = result.probability.max(1).values.tolist()
-    rows = [
-        (node, names[number], f"{chance:.4f}")
-        for node, number, chance in zip(output.ids, result.predicted.tolist(), best, strict=True)
-    ]
-    _write_csv(target, ("id", "label", "probability"), rows)
-    console.print(f"Labels of all {len(rows)} nodes: [bold]{target}[/bold]")
-
-
-def show_comparison(before: Path, after: Path, most: int) -> None:
-    """Show what moved between two versions of a graph."""
-    one, two = open_output(before), open_output(after)
-    result = compare(Embedding(one.ids, one.embedding), Embedding(two.ids, two.embedding))
-    console.print(
-        f"{len(result.ids):,} nodes in both, {len(result.only_before):,} only before, "
-        f"{len(result.only_after):,} only after. "
-        f"Of a node's nearest, {float(result.turnover.mean()):.0%} changed on average."
+@contextmanager
+def _counting(name: str, total: int) -> Iterator[Callable[[], None]]:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=20),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(compact=True, elapsed_when_finished=True),
     )
-    table = Table("node", "shift", title="moved farthest", title_justify="left")
-    for place in result.shift.argsort(descending=True)[:most].tolist():
-        table.add_row(str(result.ids[place]), f"{float(result.shift[place]):.3f}")
-    console.print(table)
+    with Progress(*columns, console=status) as progress:
+        bar = progress.add_task(name, total=total)
+        yield lambda: progress.advance(bar)
 
 
-def show_why(folder: Path, first: str, second: str) -> None:
-    """Show what lies behind the score of a pair."""
-    output = open_output(folder)
-    model = output.model()
-    graph = model.prepare(output.graph)
-    a, b = row_of(output.ids, first), row_of(output.ids, second)
-    reason = explain_link(model.method, graph, a, b)
-    linked = "linked" if reason.linked else "not linked"
-    console.print(
-        f"{first} and {second} are {linked}; score {reason.score:.3f}, {reason.num_shared} shared neighbours."
-    )
-    table = Table("shared neighbour", "links", "score without its two links")
-    for shared in reason.shared:
-        table.add_row(str(output.ids[shared.node]), str(shared.degree), f"{reason.score - shared.effect:.3f}")
-    if reason.shared:
-        console.print(table)
-    for path in reason.paths[:5]:
-        console.print(" – ".join(str(output.ids[node]) for node in path))
+def _conclude(sentences: Sequence[str], out: Path) -> None:
+    for sentence in sentences:
+        console.print(f"• {sentence}", markup=False)
+    console.print(f"Vectors: {out / EMBEDDINGS}   Report: {out / REPORT}", markup=False, highlight=False)
+
+
+def _say(*sentences: str) -> None:
+    for sentence in sentences:
+        status.print(sentence, markup=False)
+
+
+def _stage(name: str) -> None:
+    status.print(f"{name} …", style="dim")
 
 
 def _treatment(missing: str) -> Missing:
@@ -158,25 +192,6 @@ def _treatment(missing: str) -> Missing:
         case "refuse" | "impute":
             return missing
     raise UserError(f"--missing: {missing!r} is not a choice. {did_you_mean(missing, ('refuse', 'impute'))}")
-
-
-def _read_labels(path: Path) -> dict[str, str]:
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            rows = [row for row in csv.reader(file) if row]
-    except (OSError, UnicodeDecodeError, csv.Error) as problem:
-        raise UserError(f"{path}: cannot be read ({problem}). Give a CSV file with the columns id and label.") from None
-    if len(rows) < 2 or any(len(row) != 2 for row in rows):
-        raise UserError(f"{path}: needs a header and rows of two columns, id and label.")
-    return dict(rows[1:])
-
-
-def _write_csv(path: Path, header: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> None:
-    text = StringIO()
-    table = csv.writer(text, lineterminator="\n")
-    table.writerow(header)
-    table.writerows(rows)
-    write_text(path, text.getvalue())
 
 
 def _duration(seconds: float) -> str:

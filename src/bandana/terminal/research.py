@@ -25,6 +25,7 @@ from bandana.reporting.method_pages import in_families, index_page, method_page
 from bandana.reporting.record import RunFolder, environment
 from bandana.reporting.tables import profile_csv, profile_table, result_table
 from bandana.terminal.screen import console, progress_bars, status
+from bandana.terminal.store_run import names_a_store, refuse_for_stores, run_store_and_show
 
 
 def run_and_show(
@@ -38,9 +39,14 @@ def run_and_show(
     data_root: Path | None,
     out: Path | None,
     json: bool,
+    book: str | None = None,
 ) -> None:
     """Run an experiment with a progress bar and show its table, or print its record as JSON."""
-    experiment = _experiment(method, dataset, dict(map(parse_assignment, assignments)))
+    if names_a_store(method, dataset):
+        refuse_for_stores({"--jobs": jobs > 1, "--profile": profiled, "--recipe": book is not None})
+        run_store_and_show(method, dataset, seeds, dict(map(parse_assignment, assignments)), device, out, json)
+        return
+    experiment = _experiment(method, dataset, dict(map(parse_assignment, assignments)), book)
     folder = out or Path("runs") / _run_name(experiment)
     try:
         if profiled:
@@ -140,15 +146,17 @@ def show_environment(json: bool) -> None:
     console.print(table)
 
 
-def _experiment(method: str, dataset: str | None, changes: dict[str, Any]) -> Experiment:
+def _experiment(method: str, dataset: str | None, changes: dict[str, Any], book: str | None) -> Experiment:
     """A recipe by name, or the configuration of an earlier run, with changes on top."""
     if method.endswith(".toml"):
         if dataset is not None:
             raise UserError(f"{method}: names its data set already; leave {dataset!r} out.")
+        if book is not None:
+            raise UserError(f"{method}: holds all settings already; leave --recipe {book} out.")
         return patch(Experiment.from_table(read_toml(Path(method))), nest(changes))
     if dataset is None:
         raise UserError(f"bandana run {method}: name a data set too, for example: bandana run {method} digits.")
-    return recipe(method, dataset, changes.pop("task", "node"), changes)
+    return recipe(method, dataset, changes.pop("task", "node"), changes, book=book)
 
 
 def _run_name(experiment: Experiment) -> str:

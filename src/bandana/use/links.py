@@ -15,8 +15,9 @@ from torch import Tensor
 
 from bandana.engine.structure import entry_keys
 from bandana.errors import UserError
+from bandana.evaluation.neighbours import SCORES_PER_BLOCK
 from bandana.graph import Graph
-from bandana.use.similar import SCORES_PER_BLOCK, Measure, comparable
+from bandana.use.similar import Measure, comparable
 
 PairScore = Callable[[Tensor], Tensor]
 """``[P]`` scores of ``[2, P]`` pairs, such as a method's own decoder gives."""

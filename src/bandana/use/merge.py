@@ -64,7 +64,7 @@ def _merged_features(before: Graph, addition: Graph, rows: Tensor, ids: Sequence
             return before.x
         raise UserError(
             f"Merge: node {str(ids[before.num_nodes])!r} is new and has no features, but the graph has "
-            f"{before.num_features} columns; give features of the new nodes."
+            f"{before.num_features} columns; give features of the new nodes (--features)."
         )
     if addition.num_features != before.num_features:
         raise UserError(

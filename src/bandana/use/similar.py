@@ -1,31 +1,17 @@
-"""The nearest neighbours of nodes by their vectors: exact, in blocks, never a matrix of all pairs."""
+"""The nearest neighbours of nodes by their vectors: exact, with faiss where it is installed."""
 
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
 from bandana.errors import UserError
+from bandana.evaluation.neighbours import Neighbours, in_order, nearest_by_blocks
 
 Measure = Literal["cosine", "dot"]
-
-SCORES_PER_BLOCK = 1 << 22
-"""Scores held at a time, 16 MB; a block has at least one query."""
-
-
-class Neighbours(NamedTuple):
-    """The nearest nodes of each query, nearest first.
-
-    Attributes:
-        rows: ``[queries, k]`` node numbers.
-        scores: ``[queries, k]`` cosines or dot products.
-    """
-
-    rows: Tensor
-    scores: Tensor
 
 
 @torch.no_grad()
@@ -53,40 +39,12 @@ def nearest(z: Tensor, queries: Tensor | None = None, k: int = 10, *, measure: M
     points = comparable(z, measure)
     if z.device.type == "cpu" and find_spec("faiss") is not None:
         return _by_faiss(points, queries, k)
-    return _by_blocks(points, queries, k)
+    return nearest_by_blocks(points, queries, k)
 
 
 def comparable(z: Tensor, measure: Measure) -> Tensor:
     """Vectors whose dot product is the measure."""
     return normalize(z) if measure == "cosine" else z
-
-
-def _by_blocks(points: Tensor, queries: Tensor, k: int) -> Neighbours:
-    size = max(1, SCORES_PER_BLOCK // points.shape[0])
-    found = [_search(points, block, k) for block in queries.split(size)]
-    if not found:
-        return Neighbours(queries.new_empty(0, k), points.new_empty(0, k))
-    return Neighbours(*(torch.cat(parts) for parts in zip(*found, strict=True)))
-
-
-def _search(points: Tensor, queries: Tensor, k: int) -> Neighbours:
-    scores = points[queries] @ points.T
-    scores.scatter_(1, queries.unsqueeze(1), -torch.inf)
-    best, rows = scores.topk(k)
-    # topk leaves open which of equal scores it takes. Where the last place is shared, sort the whole row instead.
-    shared = ((scores >= best[:, -1:]).sum(1) > k).nonzero().squeeze(1)
-    if shared.numel():
-        ordered = scores[shared].sort(dim=1, descending=True, stable=True)
-        best[shared], rows[shared] = ordered.values[:, :k], ordered.indices[:, :k]
-    return _ordered(rows, best)
-
-
-def _ordered(rows: Tensor, scores: Tensor) -> Neighbours:
-    """Each row by falling score, then by node number."""
-    by_number = rows.argsort(dim=1)
-    rows, scores = rows.gather(1, by_number), scores.gather(1, by_number)
-    by_score = scores.argsort(dim=1, descending=True, stable=True)
-    return Neighbours(rows.gather(1, by_score), scores.gather(1, by_score))
 
 
 def _by_faiss(points: Tensor, queries: Tensor, k: int) -> Neighbours:
@@ -99,4 +57,4 @@ def _by_faiss(points: Tensor, queries: Tensor, k: int) -> Neighbours:
     # A query need not be its own best match by dot product: without it among the k + 1, the last one goes.
     dropped = rows == queries.unsqueeze(1)
     dropped[:, -1] |= ~dropped.any(1)
-    return _ordered(rows[~dropped].view(-1, k), scores[~dropped].view(-1, k).to(points.dtype))
+    return in_order(rows[~dropped].view(-1, k), scores[~dropped].view(-1, k).to(points.dtype))

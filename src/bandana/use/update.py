@@ -39,6 +39,24 @@ class Update(NamedTuple):
     recomputed: Tensor
 
 
+class Changes(NamedTuple):
+    """What became of the rows.
+
+    Attributes:
+        new: ``[n]`` rows of nodes that were not there before.
+        moved: ``[m]`` rows of nodes whose vectors changed, the farthest first.
+        distance: ``[m]`` how far, as the length of the difference.
+        unchanged: How many kept their vectors bit for bit, or up to rounding.
+        recomputed: How many rows were computed at all.
+    """
+
+    new: Tensor
+    moved: Tensor
+    distance: Tensor
+    unchanged: int
+    recomputed: int
+
+
 @torch.no_grad()
 def update(method: Method, before: Graph, z: Tensor, after: Graph) -> Update:
     """The embedding of `after`, given that of `before`.
@@ -55,7 +73,7 @@ def update(method: Method, before: Graph, z: Tensor, after: Graph) -> Update:
             other columns.
     """
     previous = previous_rows(before, after)
-    _check_inductive(method, before, after, previous)
+    check_inductive(method, before, after)
     method.eval()
     encoder = local_encoder(method)
     if encoder is None:
@@ -79,6 +97,17 @@ def distance_from_full_pass(method: Method, graph: Graph, z: Tensor) -> float:
     return float((method.embed(graph) - z).abs().max()) if z.numel() else 0.0
 
 
+def changes_of(z: Tensor, outcome: Update, before: Graph, after: Graph) -> Changes:
+    """What an update of `z` did, on the CPU."""
+    previous = previous_rows(before, after).to(z.device)
+    rows = outcome.changed
+    new, moved = rows[previous[rows] < 0], rows[previous[rows] >= 0]
+    distance = (outcome.z[moved] - z[previous[moved]]).norm(dim=1)
+    order = distance.argsort(descending=True, stable=True)
+    unchanged = after.num_nodes - rows.numel()
+    return Changes(new.cpu(), moved[order].cpu(), distance[order].cpu(), unchanged, outcome.recomputed.numel())
+
+
 def previous_rows(before: Graph, after: Graph) -> Tensor:
     """``[nodes of after]`` the row that each node had before, or -1."""
     row_by_id = {name: row for row, name in enumerate(ids_of(before.node_ids, before.num_nodes))}
@@ -86,7 +115,13 @@ def previous_rows(before: Graph, after: Graph) -> Tensor:
     return torch.tensor(rows, dtype=torch.long, device=after.device)
 
 
-def _check_inductive(method: Method, before: Graph, after: Graph, previous: Tensor) -> None:
+def check_inductive(method: Method, before: Graph, after: Graph) -> None:
+    """Make sure that the method has something to read for every node of `after`.
+
+    Raises:
+        UserError: It has not; see `update`.
+    """
+    previous = previous_rows(before, after)
     encoder = local_encoder(method)
     has_vectors = (isinstance(method, GAETuned) and method.nodes is not None) or (
         encoder is not None and encoder.node_vectors is not None

@@ -24,6 +24,10 @@ REFITS = 3
 """Fits to the half that stayed closest; it hardly changes after the first."""
 
 
+ROWS_PER_DIRECTION = 2
+"""Rows that a fit needs for each direction: with fewer, the turn is left open for all rows that it does not read."""
+
+
 class Embedding(NamedTuple):
     """Vectors ``[nodes, width]`` under their ids."""
 
@@ -80,6 +84,7 @@ def compare(
     after: Embedding,
     *,
     reseeded: Sequence[Embedding] = (),
+    same_directions: bool = False,
     k: int = 10,
     most_queries: int = 10_000,
     seed: int = 0,
@@ -90,6 +95,7 @@ def compare(
         before: The first version.
         after: The second version; its width may differ.
         reseeded: The first version's graph, trained from other seeds. They measure what change means nothing.
+        same_directions: Whether both come from one model, so that neither has to be turned onto the other.
         k: Neighbours of each node whose turnover is taken, by cosine among the shared nodes.
         most_queries: With more shared nodes, turnover is taken at a random sample of so many.
         seed: Of that sample.
@@ -110,7 +116,7 @@ def compare(
         ids=ids,
         only_before=tuple(name for name in before.ids if name not in seen),
         only_after=tuple(name for name in after.ids if name not in seen),
-        shift=aligned_shift(first, second),
+        shift=plain_shift(first, second) if same_directions else aligned_shift(first, second),
         turnover=neighbour_turnover(first, second, asked, k),
         asked=asked,
         noise=_seed_noise(first, [_at(other, ids) for other in reseeded], asked, k),
@@ -132,10 +138,21 @@ def aligned_shift(a: Tensor, b: Tensor) -> Tensor:
     everyone, near = torch.arange(left.shape[0]), _drawn_in(left)
     shift: Tensor = (fitted(_drawn_in(right), near, everyone) - near).norm(dim=1)
     for _ in range(REFITS):
-        closest = shift.argsort(stable=True)[: (left.shape[0] + 1) // 2]
+        closest = shift.argsort(stable=True)[: max((left.shape[0] + 1) // 2, ROWS_PER_DIRECTION * width)]
         shift = (fitted(right, left, closest) - left).norm(dim=1)
-    unit = float((left - left.mean(0)).square().sum(1).mean().sqrt())
-    return shift / unit if unit > 0 else shift
+    return shift / _unit(left)
+
+
+def plain_shift(a: Tensor, b: Tensor) -> Tensor:
+    """``[nodes]`` distances between two embeddings ``[nodes, width]`` as they are, in the unit of `aligned_shift`."""
+    left, right = a.double(), b.double()
+    shift: Tensor = (right - left).norm(dim=1) / _unit(left)
+    return shift
+
+
+def _unit(z: Tensor) -> float:
+    """The root mean square length of centred rows, or 1 if there is none."""
+    return float((z - z.mean(0)).square().sum(1).mean().sqrt()) or 1.0
 
 
 def fitted(b: Tensor, a: Tensor, rows: Tensor) -> Tensor:
