@@ -55,6 +55,7 @@ def learn(
     seed: int = 0,
     device: str = "auto",
     feature_names: tuple[str, ...] = (),
+    checkpoint: Path | None = None,
     on_epoch: OnEpoch = lambda state: None,
 ) -> Learned:
     """Train as planned, choosing the weights by held-out links, then embed the whole graph with them.
@@ -65,6 +66,7 @@ def learn(
         seed: Decides split, initial weights and training.
         device: ``auto``, ``cpu`` or ``cuda``.
         feature_names: Columns of the features, to be kept with the model.
+        checkpoint: File to go on from if it exists, and to save to whenever the validation links are looked at.
         on_epoch: Called after every epoch, for progress bars.
     """
     where = resolve_device(device)
@@ -82,7 +84,9 @@ def learn(
     split = split_edges(graph, made.held_out, made.held_out, seed=seed) if made.held_out else None
     train = model.prepare(graph if split is None else split.train).to(where)
     monitor = None if split is None else _monitor(model.method, train, split.valid.to(where))
-    state = pretrain(model.method, train, made.training, seed=seed, monitor=monitor, on_epoch=on_epoch)
+    state = pretrain(
+        model.method, train, made.training, seed=seed, monitor=monitor, checkpoint=checkpoint, on_epoch=on_epoch
+    )
     blind = None if split is None else model.embed(split.test_graph.to(where)).cpu()
     return Learned(
         model=replace(model, facts=_facts(graph, split, blind)),

@@ -51,6 +51,20 @@ def test_any_graph_and_block(num_nodes: int, share: float, block: int, seed: int
     torch.testing.assert_close(torch.autograd.grad(loss, z), torch.autograd.grad(expected, z), **EXACT)
 
 
+@pytest.mark.parametrize("block", [3, None])
+def test_several_draws_are_what_each_is_alone(block: int | None) -> None:
+    """Values and gradients, each draw weighted differently, and laid out as a sampler leaves them."""
+    first, structure = problem(size=2.0)
+    draws = torch.stack([first.detach() * factor for factor in (1.0, -0.3, 2.0)], dim=1).requires_grad_()
+    options = {"positive_weight": 6.5, "scale": 0.7, "block": block}
+    losses = adjacency_loss(draws.transpose(0, 1), structure, **options)
+    alone = torch.stack([adjacency_loss(draw, structure, **options) for draw in draws.unbind(1)])
+    torch.testing.assert_close(losses, alone, **EXACT)
+    weights = torch.tensor([1.0, 5.0, -2.0], dtype=torch.float64)
+    ours, theirs = (torch.autograd.grad(values @ weights, draws) for values in (losses, alone))
+    torch.testing.assert_close(ours, theirs, **EXACT)
+
+
 def test_gradcheck() -> None:
     z, structure = problem(5)
     assert torch.autograd.gradcheck(

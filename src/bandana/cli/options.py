@@ -16,3 +16,7 @@ DataRoot = Annotated[
     Path | None, typer.Option("--data-root", envvar="BANDANA_DATA", help="Folder with raw data sets, only read.")
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+Estimate = Annotated[
+    bool, typer.Option("--estimate", help="Only say what it would cost: time, memory, disk and traffic.")
+]
+Processes = Annotated[int | None, typer.Option(min=1, help="With --estimate: processes that would work together.")]

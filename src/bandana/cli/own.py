@@ -13,6 +13,7 @@ import typer
 
 from bandana.cli.options import Device, app
 from bandana.errors import UserError
+from bandana.own.unfinished import checkpoints
 
 Folder = Annotated[Path, typer.Argument(help="A folder that `bandana embed` wrote.")]
 
@@ -24,7 +25,7 @@ def _ending_in_a_sentence(out: Path) -> Iterator[None]:
     What breaks off may not pass the interrupt on as it is: an import that is cut short, say, complains of something
     else. So the signal itself is remembered.
     """
-    pressed, before = [], _version(out)
+    pressed, before, kept = [], _version(out), checkpoints(out)
 
     def stop(number: int, frame: FrameType | None) -> None:
         pressed.append(number)
@@ -35,7 +36,7 @@ def _ending_in_a_sentence(out: Path) -> Iterator[None]:
         yield
     except BaseException as problem:
         if pressed:
-            untouched = f"nothing was written, {out} is as it was, and the same command begins anew"
+            untouched = f"{out} is as it was, and the same command {_next_time(kept, checkpoints(out))}"
             typer.echo(f"Stopped: {untouched if _version(out) == before else f'{out} is written already'}.", err=True)
             raise typer.Exit(130) from None
         if isinstance(problem, OSError) and problem.errno != errno.EPIPE:
@@ -53,6 +54,13 @@ def _version(out: Path) -> int | None:
     return out.stat().st_ino if out.exists() else None
 
 
+def _next_time(before: dict[str, int], now: dict[str, int]) -> str:
+    """Where the same command will begin, from the checkpoints that were there when it began, and those that are now."""
+    if not now:
+        return "begins anew"
+    return "begins where this one began" if now == before else "goes on from the last checkpoint of its training"
+
+
 @app.command()
 def embed(
     edges: Annotated[Path, typer.Argument(help="Edges: CSV, TSV, Parquet or Arrow, also gzipped; one edge per row.")],
@@ -64,6 +72,7 @@ def embed(
     target: Annotated[str | None, typer.Option("--target-column", help="Where it leads.")] = None,
     weight: Annotated[str | None, typer.Option("--weight-column", help="Its weight.")] = None,
     time: Annotated[str | None, typer.Option("--time-column", help="When it appeared.")] = None,
+    header: Annotated[str, typer.Option(help="Whether the first line of EDGES is one: guess, yes or no.")] = "guess",
     missing: Annotated[str, typer.Option(help="Missing features: refuse (default), or impute.")] = "refuse",
     method: Annotated[str | None, typer.Option(help="A method (see `bandana methods`); chosen when not given.")] = None,
     dimensions: Annotated[int | None, typer.Option(min=1, help="Numbers per vector; chosen when not given.")] = None,
@@ -91,7 +100,7 @@ def embed(
         from bandana.terminal.own import Input, Wishes, embed_and_show, follow_and_show
 
         columns = {"source": source, "target": target, "weight": weight, "time": time}
-        given = Input(edges, features, labels, columns, directed, missing)
+        given = Input(edges, features, labels, columns, directed, missing, header)
         wishes = Wishes(method, dimensions, epochs, changes or [], tune)
         if model is None:
             embed_and_show(given, wishes, seed, device, out, formats or [])

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from bandana.cli.options import DataRoot, Device, app
+from bandana.cli.options import DataRoot, Device, Estimate, Processes, app
 
 
 @app.command()
@@ -40,6 +40,8 @@ def run(
     device: Device = "auto",
     data_root: DataRoot = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Run folder; by default runs/NAME-HASH.")] = None,
+    estimate: Estimate = False,
+    processes: Processes = None,
     json: Annotated[bool, typer.Option("--json", help="Print the record as JSON.")] = False,
 ) -> None:
     """Pre-train a method on a data set and judge its embeddings.
@@ -51,10 +53,16 @@ def run(
     A graph in a store is learned part by part, also by several processes:
     torchrun --nproc-per-node 2 -m bandana run bandana store/ --out runs/store
     """
+    from bandana.terminal.estimates import checked_processes
     from bandana.terminal.research import run_and_show
+    from bandana.terminal.store_run import estimate_run_and_show
 
+    count = checked_processes(estimate, processes)
     named = [f"{option}={value}" for option, value in (("task", task), ("protocol", protocol)) if value is not None]
     range_of_seeds = range(first_seed, first_seed + seeds)
+    if estimate:
+        estimate_run_and_show(method, dataset, range_of_seeds, [*named, *(changes or [])], device, count)
+        return
     run_and_show(
         method, dataset, range_of_seeds, [*named, *(changes or [])], jobs, profile, device, data_root, out, json, recipe
     )

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from bandana.cli.options import app
+from bandana.cli.options import Estimate, Processes, app
 
 StoreFolder = Annotated[Path, typer.Argument(help="A store that `bandana partition` wrote.")]
 Memory = Annotated[str, typer.Option(help="Memory to work in, beside a few numbers per node, such as 512MB or 4GB.")]
@@ -27,6 +27,7 @@ def partition(
     memory: Memory = "1GB",
     seed: Annotated[int, typer.Option(min=0, help="Of metis.")] = 0,
     force: Force = False,
+    estimate: Estimate = False,
 ) -> None:
     """Stream a graph larger than memory into a store on disk, cut into parts.
 
@@ -38,7 +39,7 @@ def partition(
 
     columns = {"source": source, "target": target}
     partition_and_show(
-        edges, store, features, labels, parts, directed, columns, partitioner, precision, memory, seed, force
+        edges, store, features, labels, parts, directed, columns, partitioner, precision, memory, seed, force, estimate
     )
 
 
@@ -57,6 +58,8 @@ def infer(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the vectors.")] = Path("embedding"),
     memory: Memory = "1GB",
     force: Force = False,
+    estimate: Estimate = False,
+    processes: Processes = None,
 ) -> None:
     """Make the vectors of a store, larger than memory, exactly as a trained model would in memory.
 
@@ -64,6 +67,11 @@ def infer(
 
     Example: bandana infer store/ --model vectors/model -o all-vectors/
     """
-    from bandana.terminal.scale import infer_and_show
+    from bandana.terminal.estimates import checked_processes
+    from bandana.terminal.scale import estimate_inference_and_show, infer_and_show
 
+    count = checked_processes(estimate, processes)
+    if estimate:
+        estimate_inference_and_show(store, model, memory, count)
+        return
     infer_and_show(store, model, out, memory, force)

@@ -1,17 +1,21 @@
 """InfoNCE over all pairs of nodes, exact, in row blocks, with its gradient taken in the forward pass.
 
 Each row of two views is told from every other row by its cosine to its partner. Written plainly this keeps the square
-matrices of similarities and of their exponentials until the backward pass. Here a block of rows is multiplied with all
-keys, exponentiated in place, multiplied back for both sides of its gradient, and forgotten: memory is
-O(rows·width + block), and nearly all of the time is spent in three matrix products.
+matrices of similarities and of their exponentials until the backward pass. Here a block of rows is multiplied with the
+keys, looked at and forgotten: memory is O(rows·width + block). Similarities are symmetric, so a block meets no key that
+an earlier block has met as rows, and what it finds counts for both sides. That takes two walks, one for the totals and
+one for the gradient, and still a third fewer products than one walk over all ordered pairs.
 """
 
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import normalize
+
+from bandana.engine import kernels
 
 LOWEST_TEMPERATURE = 0.02
 """Cosines over a temperature stay within ±50, so their exponentials need no shift to fit into single precision."""
@@ -56,15 +60,17 @@ def check_temperature(temperature: float) -> None:
 def _rows_at_once(z: Tensor, intra: bool) -> int:
     elements = _CPU_BLOCK if z.device.type == "cpu" else _CUDA_BLOCK
     num_keys = z.shape[1] * (2 if intra else 1)
-    return max(elements // num_keys, 1)
+    return max(elements // max(num_keys, 1), 1)
 
 
 class _InfoNCE(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, z: Tensor, temperature: float, intra: bool, size: int) -> Tensor:
-        loss, grad = _loss_and_gradient(z, temperature, intra, size)
-        ctx.save_for_backward(grad)
-        return loss
+        kernel = _kernel_for(z)
+        totals, pulled = kernel(z, temperature, intra) if kernel else _totals_and_pull(z, temperature, intra, size)
+        alignment = (z[0] * z[1]).sum(1).mean()
+        ctx.save_for_backward(pulled.sub_(z.flip(0), alpha=2).div_(2 * z.shape[1] * temperature))
+        return totals.log().mean() - alignment / temperature
 
     @staticmethod
     @once_differentiable
@@ -73,26 +79,61 @@ class _InfoNCE(torch.autograd.Function):
         return saved * grads[0], None, None, None
 
 
-def _loss_and_gradient(z: Tensor, temperature: float, intra: bool, size: int) -> tuple[Tensor, Tensor]:
-    """Loss and gradient for ``z [2, n, width]``, the rows of unit length of both views."""
-    num_rows = z.shape[1]
-    size = min(size, num_rows)
-    pulled, totals = torch.zeros_like(z), z.new_empty(2, num_rows)
-    buffer = z.new_empty(size, num_rows * (2 if intra else 1))
-    for view in (0, 1):
-        keys, key_pull = (z.flatten(0, 1), pulled.view(-1, z.shape[2])) if intra else (z[1 - view], pulled[1 - view])
-        for start in range(0, num_rows, size):
-            block = slice(start, start + size)
-            rows, total = z[view, block], totals[view, block]
-            powers = torch.mm(rows / temperature, keys.t(), out=buffer[: rows.shape[0]]).exp_()
-            if intra:
-                powers.diagonal(offset=view * num_rows + start).zero_()  # a row is no wrong answer to itself
-            torch.sum(powers, dim=1, out=total)
-            # Softmax weights are powers over totals; dividing the thin factor spares a pass over the block.
-            scale = total.unsqueeze(1)
-            pulled[view, block] += (powers @ keys) / scale
-            key_pull.addmm_(powers.t(), rows / scale)
-    partner = z.flip(0)
-    alignment = (z[0] * z[1]).sum(1).mean()
-    grad = pulled.sub_(partner, alpha=2).div_(2 * num_rows * temperature)
-    return totals.log().mean() - alignment / temperature, grad
+def _kernel_for(z: Tensor) -> Callable[[Tensor, float, bool], tuple[Tensor, Tensor]] | None:
+    if not kernels.usable(z.device, z.dtype):
+        return None
+    from bandana.engine.kernels.info_nce import fits, totals_and_pull
+
+    return totals_and_pull if fits(z) else None
+
+
+class _Block(NamedTuple):
+    """Some rows, the keys they meet, how many of these are the rows themselves, and the powers ``[rows, keys]``."""
+
+    rows: slice
+    keys: slice
+    own: int
+    powers: Tensor
+
+
+def _totals_and_pull(z: Tensor, temperature: float, intra: bool, size: int) -> tuple[Tensor, Tensor]:
+    """The sums of powers ``T [2, n]`` and `temperature` times the gradient ``[2, n, width]`` of ``Σ log T``.
+
+    A power ``P_ij`` stands in the totals of both its rows, so it pulls them together by ``P_ij (1/T_i + 1/T_j)``.
+
+    Args:
+        z: ``[2, n, width]`` rows of unit length of both views.
+        temperature: What cosines are divided by.
+        intra: Whether a view stands against itself.
+        size: Rows handled at once.
+    """
+    totals, pulled = z.new_zeros(z.shape[:2]), torch.zeros_like(z)
+    (rows, keys), (row_totals, key_totals), (row_pull, key_pull) = (_sides(t, intra) for t in (z, totals, pulled))
+    for block in _blocks(rows, keys, temperature, intra, size):
+        row_totals[block.rows] += block.powers.sum(1)
+        key_totals[block.keys][block.own :] += block.powers[:, block.own :].sum(0)
+    row_shares, key_shares = row_totals.reciprocal(), key_totals.reciprocal()
+    for block in _blocks(rows, keys, temperature, intra, size):
+        weights = block.powers.mul_(row_shares[block.rows].unsqueeze(1) + key_shares[block.keys])
+        row_pull[block.rows].addmm_(weights, keys[block.keys])
+        key_pull[block.keys][block.own :].addmm_(weights[:, block.own :].t(), rows[block.rows])
+    return totals, pulled
+
+
+def _sides(both: Tensor, intra: bool) -> tuple[Tensor, Tensor]:
+    """Views of ``[2, n, …]`` as rows and as keys: all of it twice, or one view each."""
+    return (both.flatten(0, 1), both.flatten(0, 1)) if intra else (both[0], both[1])
+
+
+def _blocks(rows: Tensor, keys: Tensor, temperature: float, intra: bool, size: int) -> Iterator[_Block]:
+    """Every pair once, except that rows which are keys too meet each other both ways within a block."""
+    buffer = rows.new_empty(min(size, rows.shape[0]) * keys.shape[0])
+    for start in range(0, rows.shape[0], size):
+        mine = slice(start, min(start + size, rows.shape[0]))
+        theirs = slice(start if intra else 0, keys.shape[0])
+        shape = mine.stop - mine.start, theirs.stop - theirs.start
+        powers = buffer[: shape[0] * shape[1]].view(shape)
+        torch.mm(rows[mine] / temperature, keys[theirs].t(), out=powers).exp_()
+        if intra:
+            powers.diagonal().zero_()  # a row is no wrong answer to itself
+        yield _Block(mine, theirs, shape[0] if intra else 0, powers)

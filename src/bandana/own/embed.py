@@ -12,9 +12,10 @@ from bandana import __version__, model_folder
 from bandana.config import to_table
 from bandana.data.tables import OwnGraph
 from bandana.estimator import Learned, OnEpoch, learn
+from bandana.evaluation.clusters import find_clusters
 from bandana.evaluation.graph_facts import GraphFacts, describe_graph
 from bandana.evaluation.quality import Quality, judge
-from bandana.evaluation.verdicts import verdicts
+from bandana.evaluation.verdicts import Verdict, verdicts
 from bandana.files import write_text
 from bandana.method import GraphSpec
 from bandana.own import outputs
@@ -34,7 +35,8 @@ class Embedded:
     learned: Learned
     facts: GraphFacts
     quality: Quality
-    sentences: tuple[str, ...]
+    clusters: Tensor
+    verdicts: tuple[Verdict, ...]
     seed: int
 
 
@@ -54,15 +56,17 @@ def embed_own(
 def judged(own: OwnGraph, choice: Choice, learned: Learned, *, seed: int = 0) -> Embedded:
     """What was learned, with what the graph is and how good the vectors are."""
     facts = describe_graph(own.graph, seed=seed)
+    clusters = find_clusters(own.graph, learned.embedding, seed=seed)
     quality = judge(
         own.graph,
         learned.embedding,
         learned.split,
         learned.held_out_embedding,
         floors=_floors(own, choice, learned, seed),
+        clusters=clusters,
         seed=seed,
     )
-    return Embedded(own, choice, learned, facts, quality, tuple(verdicts(quality, facts)), seed)
+    return Embedded(own, choice, learned, facts, quality, clusters, tuple(verdicts(quality, facts)), seed)
 
 
 def write_embedded(
@@ -99,7 +103,7 @@ def write_embedded(
         "reasons": done.choice.reasons,
         "notes": done.own.notes,
         "search": list(search),
-        "verdicts": done.sentences,
+        "verdicts": [asdict(verdict) for verdict in done.verdicts],
         "label_names": done.own.label_names,
         "facts": asdict(done.facts),
         "quality": asdict(done.quality),
@@ -119,7 +123,8 @@ def write_embedded(
             done.learned.embedding,
             done.facts,
             done.quality,
-            done.sentences,
+            done.clusters,
+            done.verdicts,
             done.learned.history,
             settings,
             str(folder),

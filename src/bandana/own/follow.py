@@ -6,7 +6,7 @@ The pipeline of ``bandana embed --model``. Nothing is trained, and the folder th
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,10 @@ from bandana.data.own_additions import Addition
 from bandana.data.tables import OwnGraph
 from bandana.devices import resolve_device
 from bandana.errors import UserError
+from bandana.evaluation.clusters import find_clusters
 from bandana.evaluation.graph_facts import GraphFacts, describe_graph
 from bandana.evaluation.quality import Quality, judge
-from bandana.evaluation.verdicts import verdicts
+from bandana.evaluation.verdicts import Verdict, verdicts
 from bandana.files import write_text
 from bandana.own import outputs
 from bandana.own.card import model_card
@@ -44,7 +45,8 @@ class Followed:
     changes: Changes
     facts: GraphFacts
     quality: Quality
-    sentences: tuple[str, ...]
+    clusters: Tensor
+    verdicts: tuple[Verdict, ...]
 
 
 def open_parent(model: Path) -> Output:
@@ -82,9 +84,12 @@ def follow(parent: Output, addition: Addition, *, seed: int = 0, device: str = "
     old, new = model.prepare(before).to(where), model.prepare(after).to(where)
     outcome = update(model.method.to(where), old, parent.embedding.to(where), new)
     z, changes = outcome.z.cpu(), changes_of(parent.embedding.to(where), outcome, before, after)
-    facts, quality = describe_graph(after, seed=seed), judge(after, z, seed=seed)
+    facts, clusters = describe_graph(after, seed=seed), find_clusters(after, z, seed=seed)
+    quality = judge(after, z, clusters=clusters, seed=seed)
+    # Nothing is trained here, so what could be done better in a training is no use to anybody.
+    found = tuple(replace(verdict, advice="") for verdict in verdicts(quality, facts))
     own = OwnGraph(after, addition.notes, parent.label_names, None, model.feature_names)
-    return Followed(parent, own, model, z, changes, facts, quality, tuple(verdicts(quality, facts)))
+    return Followed(parent, own, model, z, changes, facts, quality, clusters, found)
 
 
 def write_followed(folder: Path, done: Followed, title: str, *, formats: Sequence[str] = ()) -> None:
@@ -111,7 +116,7 @@ def write_followed(folder: Path, done: Followed, title: str, *, formats: Sequenc
             "recomputed": changes.recomputed,
         },
         "notes": done.own.notes,
-        "verdicts": done.sentences,
+        "verdicts": [asdict(verdict) for verdict in done.verdicts],
         "label_names": done.own.label_names,
         "facts": asdict(done.facts),
         "quality": asdict(done.quality),
@@ -132,7 +137,16 @@ def write_followed(folder: Path, done: Followed, title: str, *, formats: Sequenc
 def _page(folder: Path, done: Followed, title: str) -> Report:
     made_with = {"method": done.model.name, "model of": str(done.parent.folder), "bandana": __version__}
     page = own_report(
-        title, done.own, done.embedding, done.facts, done.quality, done.sentences, (), made_with, str(folder)
+        title,
+        done.own,
+        done.embedding,
+        done.facts,
+        done.quality,
+        done.clusters,
+        done.verdicts,
+        (),
+        made_with,
+        str(folder),
     )
     return changes_report(page, done.changes, done.own.graph.node_ids or (), str(done.parent.folder), str(folder))
 

@@ -1,6 +1,7 @@
 """The folder that ``bandana embed`` writes and the other verbs read: vectors, graph, model, report, record.
 
-It is written beside its place and moved there whole, so that an earlier one stays until the new one is complete.
+It is written in a hidden folder beside its place (`bandana.own.unfinished`) and moved there whole, so that an earlier
+one stays until the new one is complete.
 """
 
 import csv
@@ -23,6 +24,7 @@ from bandana.data.prepared import Prepared, flatten, restore
 from bandana.errors import UserError, did_you_mean
 from bandana.files import write_atomically, write_text
 from bandana.graph import Graph
+from bandana.own import unfinished
 from bandana.own.trained import TrainedModel
 from bandana.reporting.embeddings import SUFFIXES, read_embeddings, write_embeddings
 
@@ -110,15 +112,16 @@ def write_vectors(folder: Path, embedding: Tensor, ids: Sequence[Any] | None, fo
 
 
 def write_output(folder: Path, fill: Callable[[Path], None]) -> None:
-    """Let `fill` write a new folder, then put it in the place of `folder`.
+    """Let `fill` write a new folder, then put it in the place of `folder`; nothing unfinished is left beside it.
 
     Raises:
         UserError: There is something else in that place, or it cannot be written.
     """
     check_place(folder)
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as scratch:
+        place = unfinished.scratch_folder(folder)
+        place.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=place) as scratch:
             fresh, old = Path(scratch) / "new", Path(scratch) / "old"
             fresh.mkdir()
             try:
@@ -133,10 +136,13 @@ def write_output(folder: Path, fill: Callable[[Path], None]) -> None:
                 if old.exists() and not folder.exists():
                     old.replace(folder)
                 raise
+        unfinished.discard(folder)
     except (OSError, SafetensorError) as problem:
         raise UserError(
             f"{folder}: cannot be written ({_spoken(problem)}). Free space or choose another folder."
         ) from None
+    finally:
+        unfinished.discard_if_empty(folder)
 
 
 def _spoken(problem: OSError | SafetensorError) -> str:

@@ -63,7 +63,7 @@ def training_digest(graph: "Graph", made: "Plan", *, seed: int, device: str) -> 
     for name, tensor in sorted(flatten(Prepared(graph)).items()):
         if name != "y":
             digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-            digest.update(tensor.cpu().contiguous().view(torch.uint8).numpy())
+            digest.update(tensor.cpu().reshape(-1).contiguous().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()[:32]
 
 

@@ -19,22 +19,14 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from bandana import __version__
+from bandana.evaluation.verdicts import Tone, Verdict
 from bandana.files import write_text
 from bandana.reporting import charts
 from bandana.reporting.charts import BarChart, LineChart
 
-Tone = Literal["good", "fair", "poor", "note"]
 _SCRIPTS = ("map_data.js", "map_view.js", "map_hands.js")
-_TONE_WORDS: dict[Tone, str] = {"good": "Good", "fair": "Fair", "poor": "Weak", "note": "Note"}
-_TONE_SIGNS: dict[Tone, str] = {"good": "✓", "fair": "≈", "poor": "!", "note": "i"}
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """A judgement in a sentence, or in a word where it stands in a table."""
-
-    tone: Tone
-    text: str
+TONE_WORDS: dict[Tone, str] = {"good": "Good", "fair": "Fair", "poor": "Weak", "note": "Note"}
+TONE_SIGNS: dict[Tone, str] = {"good": "✓", "fair": "≈", "poor": "!", "note": "i"}
 
 
 @dataclass(frozen=True)
@@ -211,7 +203,7 @@ def page(report: Report) -> str:
     """The report as HTML."""
     style, script = _part("report.css"), "".join(map(_part, _SCRIPTS))
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.globals |= {"draw": charts.draw, "tone_words": _TONE_WORDS, "tone_signs": _TONE_SIGNS}
+    environment.globals |= {"draw": charts.draw, "tone_words": TONE_WORDS, "tone_signs": TONE_SIGNS}
     environment.globals |= {
         name: getattr(charts, name) for name in ("WIDTH", "HEIGHT", "LEFT", "RIGHT", "TOP", "BOTTOM")
     }

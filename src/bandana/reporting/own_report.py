@@ -13,9 +13,10 @@ from bandana.data.tables import OwnGraph
 from bandana.evaluation.graph_facts import GraphFacts
 from bandana.evaluation.quality import Quality
 from bandana.evaluation.samples import sample
+from bandana.evaluation.verdicts import Verdict
 from bandana.graph import Graph
 from bandana.reporting.charts import Curve, LineChart
-from bandana.reporting.html import Fact, Groups, Map, NextStep, Report, Row, Score, Section, Shades, Table, Verdict
+from bandana.reporting.html import Fact, Groups, Map, NextStep, Report, Row, Score, Section, Shades, Table
 from bandana.use.similar import nearest
 
 MOST_POINTS = 50_000
@@ -30,7 +31,8 @@ def own_report(
     embedding: Tensor,
     facts: GraphFacts,
     quality: Quality,
-    sentences: Sequence[str],
+    clusters: Tensor,
+    found: Sequence[Verdict],
     history: Sequence[Mapping[str, float]],
     made_with: Mapping[str, str],
     folder: str,
@@ -43,7 +45,8 @@ def own_report(
         embedding: ``[nodes, width]``.
         facts: Of the graph.
         quality: Of the vectors.
-        sentences: Verdicts in words, the gravest first.
+        clusters: ``[nodes]`` numbers of the groups that the vectors fall into.
+        found: Verdicts on all of it.
         history: Rows of training.
         made_with: Settings and versions.
         folder: Where the vectors lie, for the commands that are suggested.
@@ -53,8 +56,8 @@ def own_report(
         title=title,
         summary=f"{facts.num_nodes:,} nodes and {facts.num_links:,} links became vectors of {quality.width} numbers.",
         facts=_graph_facts(facts)[:4],
-        verdicts=tuple(Verdict("note", sentence) for sentence in sentences),
-        map=embedding_map(own, embedding),
+        verdicts=tuple(found),
+        map=embedding_map(own, embedding, clusters),
         sections=(
             Section(title="The graph", facts=_graph_facts(facts), lead=" ".join(own.notes)),
             Section(title="Quality", facts=_quality_facts(quality), tables=_quality_tables(quality)),
@@ -68,7 +71,7 @@ def own_report(
     )
 
 
-def embedding_map(own: OwnGraph, embedding: Tensor, seed: int = 0) -> Map:
+def embedding_map(own: OwnGraph, embedding: Tensor, clusters: Tensor, seed: int = 0) -> Map:
     """Nodes as points: by t-SNE where they are few, by their two main directions else."""
     graph = own.graph
     drawn = sample(graph.num_nodes, MOST_POINTS, seed)
@@ -84,9 +87,10 @@ def embedding_map(own: OwnGraph, embedding: Tensor, seed: int = 0) -> Map:
     return Map(
         points=np.asarray(points, dtype=np.float32),
         ids=[ids[row] for row in drawn.tolist()],
-        colourings=(*_labels(own, drawn), _degrees(graph, drawn)),
+        colourings=(*_labels(own, drawn), _communities(graph, ids, clusters, drawn), _degrees(graph, drawn)),
         neighbours={"most similar": similar.numpy()},
-        note=f"Placed by {how}.{shown} Near is similar; far says little.",
+        note=f"Placed by {how}.{shown} Near is similar; far says little. A community is a group of similar vectors "
+        "(k-means), named after its node with the most links.",
     )
 
 
@@ -99,6 +103,14 @@ def _labels(own: OwnGraph, drawn: Tensor) -> tuple[Groups, ...]:
     if own.graph.y is None or own.label_names is None:
         return ()
     return (Groups(name="label", values=own.graph.y[drawn].numpy(), names=own.label_names),)
+
+
+def _communities(graph: Graph, ids: Sequence[Any], clusters: Tensor, drawn: Tensor) -> Groups:
+    """Groups of similar vectors. A number would mean nothing to anybody, so each is named after its busiest node."""
+    by_degree = graph.structure.row_sizes.cpu().argsort(stable=True)
+    busiest = dict(zip(clusters[by_degree].tolist(), by_degree.tolist(), strict=True))
+    names = [f"around {ids[busiest[group]]}" if group in busiest else "" for group in range(int(clusters.max()) + 1)]
+    return Groups(name="community", values=clusters[drawn].numpy(), names=names)
 
 
 def _degrees(graph: Graph, drawn: Tensor) -> Shades:
@@ -140,6 +152,9 @@ def _quality_facts(quality: Quality) -> tuple[Fact, ...]:
         rows.append(
             Fact("modularity", f"{quality.clustering.modularity:.2f}", f"of {quality.clustering.count} clusters")
         )
+    if quality.clustering.nmi is not None and quality.clustering.ari is not None:
+        rows.append(Fact("clusters and labels, NMI", f"{quality.clustering.nmi:.2f}", "1: they say the same"))
+        rows.append(Fact("clusters and labels, ARI", f"{quality.clustering.ari:.2f}", "0: by chance; 1: the same"))
     return tuple(rows)
 
 

@@ -6,18 +6,26 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
 from bandana.config import parse_assignment
+from bandana.data.columns import Header
 from bandana.data.own_additions import read_addition
 from bandana.data.own_features import Missing
 from bandana.data.tables import OwnGraph, read_graph
+from bandana.devices import resolve_device
 from bandana.errors import UserError, did_you_mean
-from bandana.estimator import learn
+from bandana.estimator import Learned, learn
+from bandana.evaluation.verdicts import Tone, Verdict
+from bandana.own import unfinished
 from bandana.own.automatic import Choice, choose
 from bandana.own.embed import judged, write_embedded
 from bandana.own.follow import check_not_parent, follow, open_parent, write_followed
 from bandana.own.outputs import CHANGES, EMBEDDINGS, REPORT, check_formats, check_place
+from bandana.reporting.html import TONE_SIGNS, TONE_WORDS
 from bandana.terminal.screen import console, progress_bars, status
+
+_STYLES: dict[Tone, str] = {"good": "green", "fair": "yellow", "poor": "red", "note": "blue"}
 
 
 class Input(NamedTuple):
@@ -29,6 +37,7 @@ class Input(NamedTuple):
     columns: dict[str, str | None]
     directed: bool
     missing: str
+    header: str
 
 
 class Wishes(NamedTuple):
@@ -45,6 +54,7 @@ def embed_and_show(given: Input, wishes: Wishes, seed: int, device: str, out: Pa
     """Read, choose, learn, judge, write, and say where everything is."""
     check_place(out)
     check_formats(formats, None, out)
+    unfinished.put_back(out)
     missing = _treatment(given.missing)
     own = read_graph(
         given.edges,
@@ -52,6 +62,7 @@ def embed_and_show(given: Input, wishes: Wishes, seed: int, device: str, out: Pa
         labels=given.labels,
         directed=given.directed,
         missing=missing,
+        header=_header(given.header),
         **given.columns,
     )
     for note in own.notes:
@@ -73,20 +84,31 @@ def embed_and_show(given: Input, wishes: Wishes, seed: int, device: str, out: Pa
     if wishes.trials:
         asked = {*changes, *(["training.epochs"] if wishes.epochs else [])}
         choice = _tuned(own, choice, wishes.trials, asked, seed, device, search)
+    learned = _learned(own, choice, seed, device, given.edges.name, out)
+    _stage("Judging the vectors")
+    done = judged(own, choice, learned, seed=seed)
+    _stage("Writing")
+    write_embedded(out, done, given.edges.name, formats=formats, search=search)
+    _conclude(done.verdicts, out)
+
+
+def _learned(own: OwnGraph, choice: Choice, seed: int, device: str, name: str, out: Path) -> Learned:
+    """Train under a live bar, going on from where the same training was cut off before."""
+    digest = unfinished.training_digest(own.graph, choice, seed=seed, device=resolve_device(device).type)
+    checkpoint = unfinished.checkpoint_path(out, digest)
+    unfinished.keep_only(checkpoint)
+    if done := unfinished.epochs_done(checkpoint):
+        _say(f"Going on after epoch {done:,} of {choice.training.epochs:,}, where this training was cut off.")
     with progress_bars(choice.training.epochs) as bar:
-        learned = learn(
+        return learn(
             own.graph,
             choice,
             seed=seed,
             device=device,
             feature_names=own.feature_names,
-            on_epoch=bar(given.edges.name),
+            checkpoint=checkpoint,
+            on_epoch=bar(name),
         )
-    _stage("Judging the vectors")
-    done = judged(own, choice, learned, seed=seed)
-    _stage("Writing")
-    write_embedded(out, done, given.edges.name, formats=formats, search=search)
-    _conclude(done.sentences, out)
 
 
 def follow_and_show(
@@ -96,12 +118,14 @@ def follow_and_show(
     _refuse_training_options(given, wishes)
     check_place(out)
     check_formats(formats, None, out)
+    unfinished.put_back(out)
     parent = open_parent(model)
     check_not_parent(out, parent)
     if given.directed and not parent.graph.directed:
         raise UserError(f"--directed: the links of {parent.folder} have no directions; leave the option out.")
     names = parent.model().feature_names
-    addition = read_addition(given.edges, given.features, parent.graph, names, given.columns)
+    header = _header(given.header)
+    addition = read_addition(given.edges, given.features, parent.graph, names, given.columns, header)
     for note in addition.notes:
         status.print(note, style="dim", markup=False)
     _stage("Recomputing what the new links reach")
@@ -172,9 +196,10 @@ def _counting(name: str, total: int) -> Iterator[Callable[[], None]]:
         yield lambda: progress.advance(bar)
 
 
-def _conclude(sentences: Sequence[str], out: Path) -> None:
-    for sentence in sentences:
-        console.print(f"• {sentence}", markup=False)
+def _conclude(verdicts: Sequence[Verdict], out: Path) -> None:
+    for verdict in verdicts:
+        badge = f"{TONE_SIGNS[verdict.tone]} {TONE_WORDS[verdict.tone]}"
+        console.print(Text(f"{badge}: ", _STYLES[verdict.tone]).append(str(verdict), "default"))
     console.print(f"Vectors: {out / EMBEDDINGS}   Report: {out / REPORT}", markup=False, highlight=False)
 
 
@@ -192,6 +217,13 @@ def _treatment(missing: str) -> Missing:
         case "refuse" | "impute":
             return missing
     raise UserError(f"--missing: {missing!r} is not a choice. {did_you_mean(missing, ('refuse', 'impute'))}")
+
+
+def _header(word: str) -> Header:
+    match word:
+        case "guess" | "yes" | "no":
+            return word
+    raise UserError(f"--header: {word!r} is not a choice. {did_you_mean(word, ('guess', 'yes', 'no'))}")
 
 
 def _duration(seconds: float) -> str:

@@ -11,14 +11,18 @@ from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextC
 
 from bandana import model_folder
 from bandana.errors import UserError, did_you_mean
+from bandana.own.calibration import resident_bytes
 from bandana.scale.build import build_store
 from bandana.scale.distributed import joined
+from bandana.scale.estimate import Sizes, inference_costs, partition_costs
 from bandana.scale.inference import Share
+from bandana.scale.pieces import output_width, time_inference, time_partition
 from bandana.scale.plan import BuildPlan, Partitioner
 from bandana.scale.seal import DESCRIPTION, damaged_blocks, read_description
 from bandana.scale.store import FeatureType, Store
+from bandana.terminal.estimates import in_bytes, show_costs
 from bandana.terminal.screen import console, status
-from bandana.use.infer import PARQUET, infer
+from bandana.use.infer import PARQUET, encoder_of, infer
 
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 SMALLEST_MEMORY = 16 << 20
@@ -39,8 +43,9 @@ def partition_and_show(
     memory: str,
     seed: int,
     force: bool,
+    estimate: bool = False,
 ) -> None:
-    """Build a store and say what is in it."""
+    """Build a store and say what is in it, or only what building it would cost."""
     plan = BuildPlan(
         edges=edges,
         features=features,
@@ -53,6 +58,9 @@ def partition_and_show(
         seed=seed,
         **columns,
     )
+    if estimate:
+        _estimate_partition_and_show(plan)
+        return
     with _resumable(), _bars() as tell:
         store = build_store(plan, folder, force=force, on_progress=tell)
     for note in store.notes:
@@ -79,6 +87,37 @@ def verify_and_show(folder: Path) -> None:
         more = f" and {len(damaged) - 8} more" if len(damaged) > 8 else ""
         raise UserError(f"{folder}: damaged in {'; '.join(places)}{more}; copy the store again or build it anew.")
     console.print(f"{folder}: all {total:,} bytes in {len(table['files'])} files and {DESCRIPTION} are as written.")
+
+
+def _estimate_partition_and_show(plan: BuildPlan) -> None:
+    base = resident_bytes()
+    with status.status("A few rows are timed …"):
+        sizes, rows, metis, piece = time_partition(plan)
+    costs = partition_costs(sizes, rows, piece, memory=plan.memory, metis=metis, base=base)
+    console.print(
+        f"About {rows:,} rows of edges, {sizes.nodes:,} nodes, {sizes.features:,} features; parts by "
+        f"{'METIS' if metis else 'streaming'}; the store will have about {in_bytes(sizes.store_bytes)}."
+    )
+    show_costs(f"partition {plan.edges}", costs, 1)
+
+
+def estimate_inference_and_show(folder: Path, model: Path, memory: str, processes: int) -> None:
+    """Say what embedding a store would cost, and do not start it."""
+    base = resident_bytes()
+    trained, store = model_folder.load(model), Store.open(folder)
+    encoder = encoder_of(trained, store)
+    with status.status("A few rows are timed …"):
+        piece = time_inference(encoder, store)
+    costs = inference_costs(
+        Sizes.of(store),
+        piece,
+        encoder.widths,
+        output_width(encoder),
+        memory=bytes_of(memory),
+        processes=processes,
+        base=base,
+    )
+    show_costs(f"infer {folder}", costs, processes)
 
 
 def infer_and_show(folder: Path, model: Path, out: Path, memory: str, force: bool) -> None:

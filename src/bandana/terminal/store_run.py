@@ -1,16 +1,19 @@
 """What is seen of a run on a store: one process shows it, the others keep still."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from bandana import __version__
-from bandana.config import nest, patch, read_toml, to_table, to_toml
+from bandana.config import nest, parse_assignment, patch, read_toml, to_table, to_toml
+from bandana.devices import resolve_device
 from bandana.errors import UserError
 from bandana.reporting.tables import result_table
 from bandana.scale.distributed import leading
+from bandana.store_estimate import estimate_run
 from bandana.store_experiment import StoreExperiment, is_store, run_store
+from bandana.terminal.estimates import show_costs
 from bandana.terminal.screen import console, progress_bars, status
 
 
@@ -42,11 +45,7 @@ def run_store_and_show(
     json: bool,
 ) -> None:
     """Run an experiment on a store with a progress bar and show its table, or print its record as JSON."""
-    if dataset is None:
-        experiment = patch(StoreExperiment.from_table(read_toml(Path(method))), nest(changes))
-    else:
-        task = changes.pop("task", None)
-        experiment = StoreExperiment.of(method, Path(dataset), task, changes)
+    experiment = _experiment(method, dataset, changes)
     folder = out or Path("runs") / _run_name(experiment)
     name = Path(experiment.dataset).name
     try:
@@ -70,6 +69,31 @@ def run_store_and_show(
     console.print(f"Configuration, figures of every seed, weights and models: [bold]{folder}[/bold]")
     model = folder / f"seed-{seeds[0]}" / "model"
     console.print(f"Vectors of all nodes: bandana infer {experiment.dataset} --model {model} -o FOLDER", style="dim")
+
+
+def estimate_run_and_show(
+    method: str, dataset: str | None, seeds: range, assignments: Sequence[str], device: str, processes: int
+) -> None:
+    """Say what a run on a store would cost, and do not start it.
+
+    Raises:
+        UserError: It is no run on a store, or would be refused.
+    """
+    if not names_a_store(method, dataset):
+        raise UserError(
+            f"--estimate: is for runs on a store, which {dataset!r} is not; make one with bandana partition."
+        )
+    experiment = _experiment(method, dataset, dict(map(parse_assignment, assignments)))
+    with status.status("A few steps are timed …"):
+        costs = estimate_run(experiment, processes=processes, device=resolve_device(device))
+    show_costs(f"{experiment.method} on {experiment.dataset}", costs, processes, times=len(seeds))
+
+
+def _experiment(method: str, dataset: str | None, changes: dict[str, Any]) -> StoreExperiment:
+    """The recipe for a store, or the configuration of an earlier run, with changes on top."""
+    if dataset is None:
+        return patch(StoreExperiment.from_table(read_toml(Path(method))), nest(changes))
+    return StoreExperiment.of(method, Path(dataset), changes.pop("task", None), changes)
 
 
 def _run_name(experiment: StoreExperiment) -> str:
