@@ -22,7 +22,7 @@ from bandana.engine.kernels.all_pairs import (
 
 _TILINGS: Tilings = {
     "highest": {128: Tiling(128, 64, 8, 2)},
-    "high": {128: Tiling(128, 64, 8, 2), 256: Tiling(64, 32, 4, 2)},
+    "high": {128: Tiling(128, 64, 8, 2)},
     "medium": {256: Tiling(128, 64, 8, 2), 512: Tiling(64, 32, 8, 2)},
 }
 

@@ -1,0 +1,266 @@
+"""Costs and quality of training from a store, on power-law graphs with planted communities of 10^5 to 10^8 edges.
+
+    python benchmarks/scale.py --folder /tmp/scale --csv scale.csv
+    python benchmarks/scale.py --folder /tmp/scale --csv scale.csv --edges 100000 1000000 --budget-seconds 600
+    python benchmarks/scale.py --folder /tmp/scale --csv real.csv --real cora pubmed --seeds 5
+    python benchmarks/scale.py --ogb --csv ogb.csv
+
+Every work is the command that a user types, in processes of its own. Edges are directed entries as drawn; parts grow in
+number and not in size, so that a step costs the same on every graph, and an epoch as much as there are edges. Full-graph
+training has the same held-out links and pairs, and as many steps per epoch. `docs/scale.md` reads the figures.
+"""
+
+import argparse
+import csv
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+import numpy as np
+import torch
+from power_law import PowerLaw, write
+from scale_runs import (
+    CPU,
+    Budget,
+    OutOfBudgetError,
+    record_of,
+    settings,
+    store_of,
+    train_on_the_full_graph,
+)
+
+from bandana.config import nest, patch
+from bandana.methods.bandana import BandanaConfig
+from bandana.paper.cookbook import load_recipe
+from bandana.scale.estimate import Sizes
+from bandana.store_estimate import estimate_run, estimate_run_of_size
+from bandana.store_experiment import StoreExperiment
+
+EDGES = (100_000, 1_000_000, 10_000_000, 100_000_000)
+ENTRIES_PER_PART, FEWEST_PARTS = 20_000, 16
+FULL_UP_TO = 10_000_000
+"""Directed edges of the largest graph that is also trained on as a whole."""
+MODEL = {"model.encoder.width": 64, "model.encoder.num_layers": 2, "model.decoder_width": 32, "training.lr": 0.005}
+MODEL |= {"training.patience_evaluations": 0, "shards.evaluation_edges": 1_000_000, "probe.repeats": 3}
+ALLOWED = {"auc": 0.005, "micro_f1": 0.01}
+"""What partition training may lose on real graphs."""
+PARTS_OF_REAL = 32
+
+PUBLISHED = {
+    "ogbn-arxiv": ("node", Sizes(169_343, 2_315_598, 128, 32)),
+    "ogbn-mag": ("node", Sizes(736_389, 10_792_672, 128, 32)),
+    "ogbl-collab": ("link", Sizes(235_868, 2_570_930, 128, 32)),
+    "ogbl-ppa": ("link", Sizes(576_289, 42_463_862, 58, 106)),
+    "ogbn-papers100M": ("node", Sizes(111_059_956, 3_231_371_744, 128, 8192)),
+}
+"""Sizes of Open Graph Benchmark sets (Hu et al., NeurIPS 2020), with links in both directions."""
+
+
+class Rows:
+    """Results, printed and written to a file as they come."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path, self.all = path, list[dict[str, Any]]()
+
+    def add(self, **row: Any) -> None:
+        self.all.append(row)
+        print("  ".join(f"{name} {_short(value)}" for name, value in row.items()), flush=True)
+        if self._path is not None:
+            names = list(dict.fromkeys(name for known in self.all for name in known))
+            with self._path.open("w", newline="") as file:
+                table = csv.DictWriter(file, names)
+                table.writeheader()
+                table.writerows(self.all)
+
+    def where(self, **wanted: Any) -> Iterator[dict[str, Any]]:
+        return (row for row in self.all if all(row.get(name) == value for name, value in wanted.items()))
+
+
+def synthetic(edges: int, folder: Path, budget: Budget, rows: Rows) -> None:
+    """Everything about one size."""
+    graph, place = PowerLaw(edges // 2), folder / f"edges-{edges}"
+    names = [place / f"{name}.parquet" for name in ("edges", "features", "labels")]
+    if not names[-1].exists():
+        write(graph, place)
+    store, parts = place / "store", max(FEWEST_PARTS, edges // ENTRIES_PER_PART)
+    tables = (names[0], store, "--features", names[1], "--labels", names[2])
+    cut = budget.run("partition", *tables, "-k", str(parts), "--partitioner", "stream", "--force")
+    rows.add(what="partition", edges=edges, nodes=graph.num_nodes, parts=parts, **cut._asdict())
+
+    # About as many steps on every graph, but an epoch at least.
+    epochs = max(min(round(4_000_000 / edges), 20), 2)
+    changes: Mapping[str, Any] = {**MODEL, "training.epochs": epochs, "training.evaluate_every": epochs}
+    experiment = StoreExperiment.of("bandana", store, "node", changes)
+    for processes, cores in ((1, None), (1, 1), (2, 2)):
+        expected = estimate_run(experiment, processes=processes, device=CPU)
+        out = place / f"run-{processes}-{cores}"
+        shutil.rmtree(out, ignore_errors=True)
+        words = ("run", "bandana", store, "--task", "node", "--device", "cpu", "--out", out, *settings(changes))
+        taken = budget.run(*words, processes=processes if processes > 1 else 0, cores=cores)
+        rows.add(
+            what="store",
+            edges=edges,
+            processes=processes,
+            cores=cores or os.cpu_count(),
+            epochs=epochs,
+            epoch_s=record_of(out)["seconds"]["pretrain"] / epochs,
+            **taken._asdict(),
+            estimated_s=sum(expected.seconds.values()),
+            estimated_mb=expected.memory / 1e6,
+            **_scores(record_of(out)["metrics"]),
+        )
+    if edges <= FULL_UP_TO:
+        _full(experiment, edges, parts, budget, rows)
+
+
+def _full(experiment: StoreExperiment, edges: int, parts: int, budget: Budget, rows: Rows) -> None:
+    """Full-graph training in a process of its own."""
+    shards = experiment.shards
+    steps = -(-parts // (shards.parts_per_group * shards.groups_per_step))
+    out = Path(experiment.dataset).parent / "full.csv"
+    command = [sys.executable, __file__, "--only-full", experiment.dataset, "--csv", str(out)]
+    command += ["--edges", str(edges), "--seeds", str(steps), "--epochs", str(experiment.training.epochs)]
+    taken = budget.measure(command)
+    with out.open(newline="") as file:
+        found = {name: float(value) for name, value in next(csv.DictReader(file)).items() if name != "what"}
+    epoch_s = found["seconds"] / found["epochs"]
+    scores = _scores(found)
+    rows.add(
+        what="full graph", edges=edges, epochs=experiment.training.epochs, epoch_s=epoch_s, **taken._asdict(), **scores
+    )
+
+
+def only_full(folder: str, steps: int, epochs: int, rows: Rows) -> None:
+    """What `_full` starts."""
+    changes = {**MODEL, "training.epochs": epochs, "training.evaluate_every": epochs}
+    experiment = StoreExperiment.of("bandana", Path(folder), "node", changes)
+    batch = 0 if steps == 1 else int(np.load(Path(folder) / "col.npy", mmap_mode="r").shape[0] * 0.85) // steps
+    rows.add(what="full graph", **train_on_the_full_graph(experiment, 0, batch))
+
+
+def real(dataset: str, seeds: int, folder: Path, budget: Budget, rows: Rows) -> None:
+    """Partition training beside full-graph training of one data set, on the same splits, with its recipes."""
+    for task, metric in (("link", "auc"), ("node", "micro_f1")):
+        store, batch = store_of(dataset, task, PARTS_OF_REAL, folder)
+        experiment = StoreExperiment.of("bandana", store, task, {"shards.parts_per_group": 4})
+        for seed in range(seeds):
+            out = folder / f"{dataset}-{task}-run"
+            common = {"dataset": dataset, "task": task, "seed": seed}
+            options = ("--task", task, "--device", "cpu", "--first-seed", str(seed), "--out", out)
+            budget.run("run", "bandana", store, *options, "--set", "shards.parts_per_group=4")
+            rows.add(what="store", **common, **_scores(record_of(out)["metrics"]))
+            shutil.rmtree(out)
+            if budget.left <= 0:
+                raise OutOfBudgetError
+            rows.add(what="full graph", **common, **_scores(train_on_the_full_graph(experiment, seed, batch)))
+        lost = [
+            full[metric] - part[metric]
+            for full, part in zip(
+                rows.where(what="full graph", dataset=dataset, task=task),
+                rows.where(what="store", dataset=dataset, task=task),
+                strict=True,
+            )
+        ]
+        spread = f" ± {100 * stdev(lost):.2f}" if len(lost) > 1 else ""
+        verdict = "within" if fmean(lost) <= ALLOWED[metric] else "beyond"
+        print(f"{dataset}, {metric}: partition training loses {100 * fmean(lost):.2f}{spread} points, {verdict} bounds")
+
+
+def ogb(rows: Rows, processes: int, device: torch.device) -> None:
+    """The costs of large public graphs from their sizes alone."""
+    for name, (task, sizes) in PUBLISHED.items():
+        book = "scale" if name == "ogbn-papers100M" else None
+        values = load_recipe("bandana", name, task, book).values
+        known = {key: value for key, value in values.items() if key.split(".")[0] in ("model", "training", "probe")}
+        known |= {"model.encoder.node_embedding": 0, "training.edge_batch_size": 0}
+        default = StoreExperiment(method="bandana", dataset=name, task=task, model=BandanaConfig())
+        experiment = patch(default, nest(known))
+        costs = estimate_run_of_size(sizes, experiment, processes=processes, device=device)
+        rows.add(
+            what=name,
+            processes=processes,
+            store_gb=sizes.store_bytes / 1e9,
+            memory_gb=costs.memory / 1e9,
+            epochs=experiment.training.epochs,
+            epoch_h=costs.seconds["training"] / experiment.training.epochs / 3600,
+            hours=sum(costs.seconds.values()) / 3600,
+            sent_per_step_mb=costs.sent_per_step / 1e6,
+            sent_gb=costs.sent / 1e9,
+        )
+
+
+def summary(rows: Rows) -> None:
+    """Growth, memory, the worth of a second process, and how near the estimates were."""
+    alone = list(rows.where(what="store", processes=1, cores=os.cpu_count()))
+    if len(alone) > 1:
+        edges, seconds, memory = (np.array([row[name] for row in alone]) for name in ("edges", "epoch_s", "peak_mb"))
+        power = float(np.polyfit(np.log(edges), np.log(seconds), 1)[0])
+        print(
+            f"an epoch grows with the power {power:.2f} of the edges; memory from {memory[0]:.0f} to {memory[-1]:.0f} MB"
+        )
+    for row in rows.where(what="store", processes=2):
+        one_core, free = (
+            next(rows.where(what="store", processes=1, edges=row["edges"], cores=cores))["epoch_s"]
+            for cores in (1, os.cpu_count())
+        )
+        print(
+            f"{row['edges']:,} edges: two processes are {one_core / row['epoch_s']:.2f} times as fast as one on one core "
+            f"(efficiency {one_core / row['epoch_s'] / 2:.0%}), {free / row['epoch_s']:.2f} times as one on all cores"
+        )
+    for row in rows.where(what="store"):
+        ratios = row["seconds"] / row["estimated_s"], row["peak_mb"] / row["estimated_mb"]
+        print(
+            f"{row['edges']:,} edges, {row['processes']} processes: measured over estimated: time {ratios[0]:.2f}, memory {ratios[1]:.2f}"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--folder", type=Path, default=Path("scale-bench"), help="for tables, stores and runs")
+    parser.add_argument("--edges", type=int, nargs="+", default=EDGES, help="directed edges to draw")
+    parser.add_argument("--budget-seconds", type=float, default=4 * 3600.0, help="then stop; rows so far are kept")
+    parser.add_argument("--real", nargs="+", metavar="NAME", help="data sets to compare with full-graph training on")
+    parser.add_argument("--seeds", type=int, default=5, help="of each real data set")
+    parser.add_argument("--ogb", action="store_true", help="estimate large public graphs by their sizes")
+    parser.add_argument("--processes", type=int, default=1, help="of --ogb")
+    parser.add_argument("--device", default="cpu", help="of --ogb")
+    parser.add_argument("--csv", type=Path, help="rows, written as they come")
+    parser.add_argument("--only-full", help=argparse.SUPPRESS)
+    parser.add_argument("--epochs", type=int, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    rows, budget = Rows(args.csv), Budget(args.budget_seconds)
+    print(
+        f"torch {torch.__version__}, {torch.get_num_threads()} threads, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
+    )
+    if args.only_full:
+        only_full(args.only_full, args.seeds, args.epochs, rows)
+        return
+    if args.ogb:
+        ogb(rows, args.processes, torch.device(args.device))
+        return
+    args.folder.mkdir(parents=True, exist_ok=True)
+    try:
+        for size in () if args.real else args.edges:
+            synthetic(size, args.folder, budget, rows)
+        for name in args.real or ():
+            real(name, args.seeds, args.folder, budget, rows)
+    except OutOfBudgetError:
+        print(f"Stopped after {args.budget_seconds:g} s.")
+    if not args.real:
+        summary(rows)
+
+
+def _scores(metrics: Mapping[str, float]) -> dict[str, float]:
+    return {name: metrics[name] for name in ("auc", "micro_f1") if name in metrics}
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+if __name__ == "__main__":
+    main()
