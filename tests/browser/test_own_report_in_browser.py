@@ -14,6 +14,7 @@ from bandana.own.embed import embed_own, write_embedded
 from bandana.own.outputs import REPORT
 
 pytestmark = pytest.mark.browser
+Select = pytest.importorskip("selenium.webdriver.support.select", reason="install selenium").Select
 pyplot = pytest.importorskip("matplotlib.pyplot", reason="reads screenshots with matplotlib")
 
 WIDE, HIGH = 1400, 900
@@ -61,6 +62,42 @@ def test_a_character_is_found_clicked_and_followed_to_a_neighbour(page: Any, tmp
     neighbour.click()
     assert text(page, "#card strong") == name
     assert page.get_log("browser") == []
+
+
+def legend(page: Any) -> dict[str, int]:
+    rows = page.find_elements("css selector", "#legend button")
+    parts = [row.text.rsplit("\n", 1) for row in rows]
+    return {name: int(count) for name, count in parts}
+
+
+def test_points_can_be_coloured_by_community_named_after_its_busiest_character(page: Any, tmp_path: Path) -> None:
+    page.execute_script("document.getElementById('canvas').scrollIntoView({block: 'center', behavior: 'instant'})")
+    choice = Select(page.find_element("id", "colour"))
+    assert [option.text for option in choice.options] == ["community", "degree"]
+    choice.select_by_visible_text("degree")
+    by_degree = photograph(page, tmp_path / "degree.png")
+    choice.select_by_visible_text("community")
+    by_community = photograph(page, tmp_path / "community.png")
+    assert (by_degree != by_community).any(axis=2).mean() > 0.001
+    groups, degree = legend(page), dict(nx.les_miserables_graph().degree)
+    assert sum(groups.values()) == 77
+    assert all(name.removeprefix("around ") in degree for name in groups)
+    assert f"around {max(degree, key=lambda name: degree[name])}" in groups
+    page.find_element("css selector", "#legend button").click()
+    assert (photograph(page, tmp_path / "picked.png") != by_community).any(axis=2).mean() > 0.001
+    page.find_element("css selector", "#legend button").click()
+    page.find_element("id", "find").clear()
+    page.find_element("id", "find").send_keys("Valjean")
+    page.find_element("css selector", "#found button").click()
+    assert "around Valjean" in text(page, "#card")
+
+
+def test_each_verdict_wears_the_badge_of_its_tone(page: Any) -> None:
+    badges = page.find_elements("css selector", "#in-short .badge")
+    words = {"good": "Good", "fair": "Fair", "poor": "Weak", "note": "Note"}
+    tones = [badge.get_attribute("class").split()[1] for badge in badges]
+    assert [badge.text.split()[-1] for badge in badges] == [words[tone] for tone in tones]
+    assert len(set(tones)) >= 3
 
 
 def test_the_first_screen_shows_what_the_graph_is_and_what_the_vectors_are_worth(page: Any, tmp_path: Path) -> None:

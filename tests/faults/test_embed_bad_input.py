@@ -22,6 +22,7 @@ from bandana.errors import UserError
 from bandana.own import automatic, outputs
 from bandana.own.calibration import Estimate
 from bandana.own.outputs import check_place
+from bandana.reporting import own_report
 from bandana.terminal import own as terminal
 
 EDGES = "".join(f"n{a},n{(a + step) % 30}\n" for a in range(30) for step in (1, 2))
@@ -69,10 +70,11 @@ def bandana(tmp_path: Path, monkeypatch, capsys) -> Bandana:
 
 
 @pytest.fixture(autouse=True, scope="module")
-def no_measurements() -> Iterator[None]:
-    """What a training would cost is measured elsewhere, and takes longer than these trainings."""
+def neither_estimate_nor_map() -> Iterator[None]:
+    """Both take longer than these trainings, and are tested elsewhere."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(automatic, "estimate", lambda *args: Estimate(seconds=1.0, bytes=1))
+        patch.setattr(own_report, "_tsne", lambda z, seed: z[:, :2].numpy())
         yield
 
 
@@ -100,6 +102,11 @@ def earlier(made: Path, tmp_path: Path) -> Path:
 
 def everything(folder: Path) -> dict[str, bytes | None]:
     return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
+
+
+def finished(folder: Path) -> dict[str, bytes | None]:
+    """All but the checkpoint of a training that could not be brought to its end."""
+    return {name: content for name, content in everything(folder).items() if ".unfinished" not in name}
 
 
 def one_sentence(answer: Answer) -> str:
@@ -136,6 +143,7 @@ BAD_OPTIONS = {
     "no such setting": (("--set", "training.speed=3"), r"training\.speed"),
     "no value": (("--set", "training.lr"), "training.lr"),
     "no such format": (("--format", "csv"), "--format: 'csv' is not a choice"),
+    "no such answer": (("--header", "maybe"), "--header: 'maybe' is not a choice"),
     "no such treatment": (("--missing", "ignore"), "--missing: 'ignore' is not a choice"),
     "no such device": (("--device", "abacus"), "abacus"),
 }
@@ -191,20 +199,38 @@ def files_of_at_most(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
+@contextmanager
+def limited(patch: pytest.MonkeyPatch, stage: str, size: int) -> Iterator[None]:
+    """One function of the terminal meets a full disk."""
+    real = getattr(terminal, stage)
+
+    def on_a_full_disk(*args: Any, **options: Any) -> Any:
+        with files_of_at_most(size):
+            return real(*args, **options)
+
+    with patch.context() as local:
+        local.setattr(terminal, stage, on_a_full_disk)
+        yield
+
+
 @pytest.mark.parametrize("size", [0, 2_500, 20_000])
 def test_no_space_for_a_file(bandana: Bandana, earlier: Path, monkeypatch, size: int) -> None:
-    write = terminal.write_embedded
-
-    def limited(*args: Any, **options: Any) -> None:
-        with files_of_at_most(size):
-            write(*args, **options)
-
-    monkeypatch.setattr(terminal, "write_embedded", limited)
     before = everything(earlier)
-    answer = bandana("embed", "edges.csv", "--features", "features.csv", "-o", "out", *QUICK)
-    sentence = one_sentence(answer)
+    words = ("embed", "edges.csv", "--features", "features.csv", "-o", "out", *QUICK)
+    with limited(monkeypatch, "write_embedded", size):
+        sentence = one_sentence(bandana(*words))
     assert re.match(r"out(/[\w./]+)?: cannot be written \(.*\)\. Free space or choose another folder", sentence)
-    assert everything(earlier) == before
+    assert finished(earlier) == before
+    monkeypatch.setattr(terminal, "write_embedded", lambda *args, **options: None)
+    assert "Going on after epoch 2 of 2" in bandana(*words).said  # with space, nothing is trained again
+
+
+def test_no_space_for_a_checkpoint(bandana: Bandana, earlier: Path, monkeypatch) -> None:
+    before = everything(earlier)
+    with limited(monkeypatch, "learn", 100):
+        sentence = one_sentence(bandana("embed", "edges.csv", "-o", "out", *QUICK))
+    assert re.match(r"\.out\.unfinished: cannot be written \(.*\)\. Free space or choose another folder", sentence)
+    assert finished(earlier) == before
 
 
 def test_no_space_for_temporary_files(bandana: Bandana, earlier: Path, monkeypatch) -> None:

@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from bandana.errors import UserError
 from bandana.own import automatic
 from bandana.own.calibration import Estimate
 from bandana.own.outputs import open_output
+from bandana.reporting import own_report
 from bandana.reporting.embeddings import read_embeddings
 
 TEAMS = ("red", "green", "blue")
@@ -34,18 +36,19 @@ def write(path: Path, header: str, rows: list[str]) -> Path:
 
 
 @pytest.fixture(scope="module")
-def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def old(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A ring of 40, so that what a change can reach is known, with a number and a category for each node."""
     folder = tmp_path_factory.mktemp("old")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(automatic, "estimate", lambda *args: Estimate(seconds=1.0, bytes=1))
+        patch.setattr(own_report, "_tsne", lambda z, seed: z[:, :2].numpy())
         ring = write(folder / "edges.csv", "source,target", [f"n{a},n{(a + 1) % 40}" for a in range(40)])
         people = write(
             folder / "people.csv", "id,age,team", [f"n{a},{20 + a * 7 % 31},{TEAMS[a % 3]}" for a in range(40)]
         )
         command("embed", ring, "--features", people, "-o", folder / "out", *QUICK)
         command("embed", ring, "-o", folder / "plain", *QUICK)
-    return folder
+        yield folder
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +120,11 @@ def test_without_features_new_links_are_followed_and_new_nodes_refused_in_one_se
     links = write(old / "links.csv", "source,target", ["n0,n20"])
     command("embed", links, "--model", old / "plain" / "model", "-o", old / "plain2", "--device", "cpu")
     assert all(row["status"] == "changed" for row in listed(old / "plain2"))
+    first, second = ((old / name / "report.html").read_text(encoding="utf-8") for name in ("plain", "plain2"))
+    for page in (first, second):
+        assert "The graph has no features, so vectors cannot be made for new nodes." in page
+    assert "Training with --features would allow it." in first
+    assert "Training with" not in second  # nothing was trained, so nothing is advised for a training
     nodes = write(old / "nodes.csv", "source,target", ["n0,stranger"])
     with pytest.raises(UserError, match="not other nodes such as 'stranger'; embed the whole graph again"):
         command("embed", nodes, "--model", old / "plain" / "model", "-o", old / "plain3", "--device", "cpu")

@@ -101,6 +101,7 @@ def write_embedded(
         "training": to_table(done.choice.training),
         "features": done.choice.features,
         "reasons": done.choice.reasons,
+        "estimate": asdict(done.choice.estimate),
         "notes": done.own.notes,
         "search": list(search),
         "verdicts": [asdict(verdict) for verdict in done.verdicts],

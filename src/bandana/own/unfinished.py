@@ -30,8 +30,8 @@ def checkpoint_path(out: Path, digest: str) -> Path:
 
 
 def checkpoints(out: Path) -> dict[str, int]:
-    """The checkpoints that are there, with the time of their last change."""
-    return {path.name: path.stat().st_mtime_ns for path in scratch_folder(out).glob("*.safetensors")}
+    """The checkpoints that are there, with the time of their last change; hidden ones are not whole yet."""
+    return {path.name: path.stat().st_mtime_ns for path in scratch_folder(out).glob("[!.]*.safetensors")}
 
 
 def training_digest(graph: "Graph", made: "Plan", *, seed: int, device: str) -> str:

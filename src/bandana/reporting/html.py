@@ -9,12 +9,13 @@ import base64
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 from numpy.typing import NDArray
 
@@ -26,7 +27,7 @@ from bandana.reporting.charts import BarChart, LineChart
 
 _SCRIPTS = ("map_data.js", "map_view.js", "map_hands.js")
 TONE_WORDS: dict[Tone, str] = {"good": "Good", "fair": "Fair", "poor": "Weak", "note": "Note"}
-TONE_SIGNS: dict[Tone, str] = {"good": "✓", "fair": "≈", "poor": "!", "note": "i"}
+_TONE_SIGNS: dict[Tone, str] = {"good": "✓", "fair": "≈", "poor": "!", "note": "i"}
 
 
 @dataclass(frozen=True)
@@ -202,16 +203,7 @@ def write_report(path: Path, report: Report) -> None:
 def page(report: Report) -> str:
     """The report as HTML."""
     style, script = _part("report.css"), "".join(map(_part, _SCRIPTS))
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.globals |= {"draw": charts.draw, "tone_words": TONE_WORDS, "tone_signs": TONE_SIGNS}
-    environment.globals |= {
-        name: getattr(charts, name) for name in ("WIDTH", "HEIGHT", "LEFT", "RIGHT", "TOP", "BOTTOM")
-    }
-    environment.tests |= {
-        "score": lambda cell: isinstance(cell, Score),
-        "verdict": lambda cell: isinstance(cell, Verdict),
-    }
-    text = environment.from_string(_part("report.html.j2")).render(
+    text = _template().render(
         report=report,
         map=None if report.map is None else map_data(report.map),
         style=Markup(style),  # noqa: S704 (our own files)
@@ -222,6 +214,21 @@ def page(report: Report) -> str:
     )
     # A file name that is no valid text arrives with lone surrogates, which no encoding can write.
     return text.encode("utf-8", "replace").decode("utf-8")
+
+
+@cache
+def _template() -> Template:
+    """The page with its blanks, compiled once."""
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.globals |= {"draw": charts.draw, "tone_words": TONE_WORDS, "tone_signs": _TONE_SIGNS}
+    environment.globals |= {
+        name: getattr(charts, name) for name in ("WIDTH", "HEIGHT", "LEFT", "RIGHT", "TOP", "BOTTOM")
+    }
+    environment.tests |= {
+        "score": lambda cell: isinstance(cell, Score),
+        "verdict": lambda cell: isinstance(cell, Verdict),
+    }
+    return environment.from_string(_part("report.html.j2"))
 
 
 def map_data(drawn: Map) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
+from safetensors import SafetensorError
 
 from bandana.config import parse_assignment
 from bandana.data.columns import Header
@@ -22,7 +23,7 @@ from bandana.own.automatic import Choice, choose
 from bandana.own.embed import judged, write_embedded
 from bandana.own.follow import check_not_parent, follow, open_parent, write_followed
 from bandana.own.outputs import CHANGES, EMBEDDINGS, REPORT, check_formats, check_place
-from bandana.reporting.html import TONE_SIGNS, TONE_WORDS
+from bandana.reporting.html import TONE_WORDS
 from bandana.terminal.screen import console, progress_bars, status
 
 _STYLES: dict[Tone, str] = {"good": "green", "fair": "yellow", "poor": "red", "note": "blue"}
@@ -78,8 +79,9 @@ def embed_and_show(given: Input, wishes: Wishes, seed: int, device: str, out: Pa
         changes=changes,
     )
     cost = choice.estimate
-    each = f" for each of {wishes.trials} trials and the training" if wishes.trials else ""
-    _say(*choice.reasons, f"Estimate: at most {_duration(cost.seconds)}{each}, and {cost.bytes / 1e9:.1f} GB.")
+    each = f" for each of {wishes.trials} trials and once more" if wishes.trials else ""
+    seconds = f"{_duration(cost.seconds)} of training{each}"
+    _say(*choice.reasons, f"Estimate: at most {seconds}, and {cost.bytes / 1e9:.1f} GB.")
     search: list[dict[str, float]] = []
     if wishes.trials:
         asked = {*changes, *(["training.epochs"] if wishes.epochs else [])}
@@ -99,16 +101,21 @@ def _learned(own: OwnGraph, choice: Choice, seed: int, device: str, name: str, o
     unfinished.keep_only(checkpoint)
     if done := unfinished.epochs_done(checkpoint):
         _say(f"Going on after epoch {done:,} of {choice.training.epochs:,}, where this training was cut off.")
-    with progress_bars(choice.training.epochs) as bar:
-        return learn(
-            own.graph,
-            choice,
-            seed=seed,
-            device=device,
-            feature_names=own.feature_names,
-            checkpoint=checkpoint,
-            on_epoch=bar(name),
-        )
+    try:
+        with progress_bars(choice.training.epochs) as bar:
+            return learn(
+                own.graph,
+                choice,
+                seed=seed,
+                device=device,
+                feature_names=own.feature_names,
+                checkpoint=checkpoint,
+                on_epoch=bar(name),
+            )
+    except SafetensorError as problem:  # the checkpoint's writer has an error of its own for a full disk
+        raise UserError(
+            f"{checkpoint.parent}: cannot be written ({problem}). Free space or choose another folder."
+        ) from None
 
 
 def follow_and_show(
@@ -198,8 +205,7 @@ def _counting(name: str, total: int) -> Iterator[Callable[[], None]]:
 
 def _conclude(verdicts: Sequence[Verdict], out: Path) -> None:
     for verdict in verdicts:
-        badge = f"{TONE_SIGNS[verdict.tone]} {TONE_WORDS[verdict.tone]}"
-        console.print(Text(f"{badge}: ", _STYLES[verdict.tone]).append(str(verdict), "default"))
+        console.print(Text(TONE_WORDS[verdict.tone], _STYLES[verdict.tone]).append(f" • {verdict}", "default"))
     console.print(f"Vectors: {out / EMBEDDINGS}   Report: {out / REPORT}", markup=False, highlight=False)
 
 
