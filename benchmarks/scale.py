@@ -5,9 +5,9 @@
     python benchmarks/scale.py --folder /tmp/scale --csv real.csv --real cora pubmed --seeds 5
     python benchmarks/scale.py --ogb --csv ogb.csv
 
-Every work is the command that a user types, in processes of its own. Edges are directed entries as drawn; parts grow in
-number and not in size, so that a step costs the same on every graph, and an epoch as much as there are edges. Full-graph
-training has the same held-out links and pairs, and as many steps per epoch. `docs/scale.md` reads the figures.
+Every work is the command that a user types, in processes of its own, start-up included. Edges are directed entries as
+drawn; parts grow in number and not in size, so that a step costs the same on every graph. Full-graph training has the
+same held-out links and pairs, and as many steps per epoch. `docs/scale.md` reads the figures.
 """
 
 import argparse
@@ -15,6 +15,7 @@ import csv
 import os
 import shutil
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from statistics import fmean, stdev
@@ -23,21 +24,20 @@ from typing import Any
 import numpy as np
 import torch
 from power_law import PowerLaw, write
+from scale_ogb import PUBLISHED, on_paper
 from scale_runs import (
     CPU,
     Budget,
     OutOfBudgetError,
     record_of,
     settings,
+    start_up,
     store_of,
     train_on_the_full_graph,
 )
 
-from bandana.config import nest, patch
-from bandana.methods.bandana import BandanaConfig
-from bandana.paper.cookbook import load_recipe
-from bandana.scale.estimate import Sizes
-from bandana.store_estimate import estimate_run, estimate_run_of_size
+from bandana.config import parse_assignment
+from bandana.store_estimate import estimate_run
 from bandana.store_experiment import StoreExperiment
 
 EDGES = (100_000, 1_000_000, 10_000_000, 100_000_000)
@@ -48,16 +48,10 @@ MODEL = {"model.encoder.width": 64, "model.encoder.num_layers": 2, "model.decode
 MODEL |= {"training.patience_evaluations": 0, "shards.evaluation_edges": 1_000_000, "probe.repeats": 3}
 ALLOWED = {"auc": 0.005, "micro_f1": 0.01}
 """What partition training may lose on real graphs."""
-PARTS_OF_REAL = 32
 
-PUBLISHED = {
-    "ogbn-arxiv": ("node", Sizes(169_343, 2_315_598, 128, 32)),
-    "ogbn-mag": ("node", Sizes(736_389, 10_792_672, 128, 32)),
-    "ogbl-collab": ("link", Sizes(235_868, 2_570_930, 128, 32)),
-    "ogbl-ppa": ("link", Sizes(576_289, 42_463_862, 58, 106)),
-    "ogbn-papers100M": ("node", Sizes(111_059_956, 3_231_371_744, 128, 8192)),
-}
-"""Sizes of Open Graph Benchmark sets (Hu et al., NeurIPS 2020), with links in both directions."""
+
+GROUPS_OF_REAL = ("shards.parts_per_group=4", "shards.groups_per_step=1")
+"""A quarter of a graph at a time. One group per step had the best validation AUC on Cora of what was tried."""
 
 
 class Rows:
@@ -95,6 +89,8 @@ def synthetic(edges: int, folder: Path, budget: Budget, rows: Rows) -> None:
     epochs = max(min(round(4_000_000 / edges), 20), 2)
     changes: Mapping[str, Any] = {**MODEL, "training.epochs": epochs, "training.evaluate_every": epochs}
     experiment = StoreExperiment.of("bandana", store, "node", changes)
+    start = start_up(budget)
+    start_s = start.cpu_s if time.perf_counter is time.process_time else start.seconds
     for processes, cores in ((1, None), (1, 1), (2, 2)):
         expected = estimate_run(experiment, processes=processes, device=CPU)
         out = place / f"run-{processes}-{cores}"
@@ -109,7 +105,7 @@ def synthetic(edges: int, folder: Path, budget: Budget, rows: Rows) -> None:
             epochs=epochs,
             epoch_s=record_of(out)["seconds"]["pretrain"] / epochs,
             **taken._asdict(),
-            estimated_s=sum(expected.seconds.values()),
+            estimated_s=start_s + sum(expected.seconds.values()),
             estimated_mb=expected.memory / 1e6,
             **_scores(record_of(out)["metrics"]),
         )
@@ -123,7 +119,7 @@ def _full(experiment: StoreExperiment, edges: int, parts: int, budget: Budget, r
     steps = -(-parts // (shards.parts_per_group * shards.groups_per_step))
     out = Path(experiment.dataset).parent / "full.csv"
     command = [sys.executable, __file__, "--only-full", experiment.dataset, "--csv", str(out)]
-    command += ["--edges", str(edges), "--seeds", str(steps), "--epochs", str(experiment.training.epochs)]
+    command += ["--steps", str(steps), "--epochs", str(experiment.training.epochs)]
     taken = budget.measure(command)
     with out.open(newline="") as file:
         found = {name: float(value) for name, value in next(csv.DictReader(file)).items() if name != "what"}
@@ -142,18 +138,19 @@ def only_full(folder: str, steps: int, epochs: int, rows: Rows) -> None:
     rows.add(what="full graph", **train_on_the_full_graph(experiment, 0, batch))
 
 
-def real(dataset: str, seeds: int, folder: Path, budget: Budget, rows: Rows) -> None:
+def real(dataset: str, parts: int, changes: list[str], seeds: int, folder: Path, budget: Budget, rows: Rows) -> None:
     """Partition training beside full-graph training of one data set, on the same splits, with its recipes."""
+    options = [word for change in changes for word in ("--set", change)]
     for task, metric in (("link", "auc"), ("node", "micro_f1")):
-        store, batch = store_of(dataset, task, PARTS_OF_REAL, folder)
-        experiment = StoreExperiment.of("bandana", store, task, {"shards.parts_per_group": 4})
+        store, batch = store_of(dataset, task, parts, folder / f"{parts}-parts")
+        experiment = StoreExperiment.of("bandana", store, task, dict(map(parse_assignment, changes)))
         for seed in range(seeds):
             out = folder / f"{dataset}-{task}-run"
-            common = {"dataset": dataset, "task": task, "seed": seed}
-            options = ("--task", task, "--device", "cpu", "--first-seed", str(seed), "--out", out)
-            budget.run("run", "bandana", store, *options, "--set", "shards.parts_per_group=4")
-            rows.add(what="store", **common, **_scores(record_of(out)["metrics"]))
-            shutil.rmtree(out)
+            shutil.rmtree(out, ignore_errors=True)
+            common = {"dataset": dataset, "task": task, "seed": seed, "parts": parts}
+            words = ("--task", task, "--device", "cpu", "--first-seed", str(seed), "--out", out)
+            taken = budget.run("run", "bandana", store, *words, *options)
+            rows.add(what="store", **common, **taken._asdict(), **_scores(record_of(out)["metrics"]))
             if budget.left <= 0:
                 raise OutOfBudgetError
             rows.add(what="full graph", **common, **_scores(train_on_the_full_graph(experiment, seed, batch)))
@@ -170,29 +167,6 @@ def real(dataset: str, seeds: int, folder: Path, budget: Budget, rows: Rows) -> 
         print(f"{dataset}, {metric}: partition training loses {100 * fmean(lost):.2f}{spread} points, {verdict} bounds")
 
 
-def ogb(rows: Rows, processes: int, device: torch.device) -> None:
-    """The costs of large public graphs from their sizes alone."""
-    for name, (task, sizes) in PUBLISHED.items():
-        book = "scale" if name == "ogbn-papers100M" else None
-        values = load_recipe("bandana", name, task, book).values
-        known = {key: value for key, value in values.items() if key.split(".")[0] in ("model", "training", "probe")}
-        known |= {"model.encoder.node_embedding": 0, "training.edge_batch_size": 0}
-        default = StoreExperiment(method="bandana", dataset=name, task=task, model=BandanaConfig())
-        experiment = patch(default, nest(known))
-        costs = estimate_run_of_size(sizes, experiment, processes=processes, device=device)
-        rows.add(
-            what=name,
-            processes=processes,
-            store_gb=sizes.store_bytes / 1e9,
-            memory_gb=costs.memory / 1e9,
-            epochs=experiment.training.epochs,
-            epoch_h=costs.seconds["training"] / experiment.training.epochs / 3600,
-            hours=sum(costs.seconds.values()) / 3600,
-            sent_per_step_mb=costs.sent_per_step / 1e6,
-            sent_gb=costs.sent / 1e9,
-        )
-
-
 def summary(rows: Rows) -> None:
     """Growth, memory, the worth of a second process, and how near the estimates were."""
     alone = list(rows.where(what="store", processes=1, cores=os.cpu_count()))
@@ -200,7 +174,8 @@ def summary(rows: Rows) -> None:
         edges, seconds, memory = (np.array([row[name] for row in alone]) for name in ("edges", "epoch_s", "peak_mb"))
         power = float(np.polyfit(np.log(edges), np.log(seconds), 1)[0])
         print(
-            f"an epoch grows with the power {power:.2f} of the edges; memory from {memory[0]:.0f} to {memory[-1]:.0f} MB"
+            f"an epoch grows with the power {power:.2f} of the edges; "
+            f"memory goes from {memory[0]:.0f} to {memory[-1]:.0f} MB"
         )
     for row in rows.where(what="store", processes=2):
         one_core, free = (
@@ -208,13 +183,19 @@ def summary(rows: Rows) -> None:
             for cores in (1, os.cpu_count())
         )
         print(
-            f"{row['edges']:,} edges: two processes are {one_core / row['epoch_s']:.2f} times as fast as one on one core "
-            f"(efficiency {one_core / row['epoch_s'] / 2:.0%}), {free / row['epoch_s']:.2f} times as one on all cores"
+            f"{row['edges']:,} edges: two processes are {one_core / row['epoch_s']:.2f} times as fast as one on one "
+            f"core (efficiency {one_core / row['epoch_s'] / 2:.0%}), "
+            f"{free / row['epoch_s']:.2f} times as fast as one on all cores"
         )
+    by_processor = time.perf_counter is time.process_time
     for row in rows.where(what="store"):
-        ratios = row["seconds"] / row["estimated_s"], row["peak_mb"] / row["estimated_mb"]
+        if by_processor and row["processes"] > 1:
+            continue  # an estimate is for each process, and the system counts all of them together
+        measured = row["cpu_s"] if by_processor else row["seconds"]
+        ratios = measured / row["estimated_s"], row["peak_mb"] / row["estimated_mb"]
         print(
-            f"{row['edges']:,} edges, {row['processes']} processes: measured over estimated: time {ratios[0]:.2f}, memory {ratios[1]:.2f}"
+            f"{row['edges']:,} edges, {row['processes']} processes: measured over estimated: "
+            f"time {ratios[0]:.2f}, memory {ratios[1]:.2f}"
         )
 
 
@@ -225,29 +206,37 @@ def main() -> None:
     parser.add_argument("--budget-seconds", type=float, default=4 * 3600.0, help="then stop; rows so far are kept")
     parser.add_argument("--real", nargs="+", metavar="NAME", help="data sets to compare with full-graph training on")
     parser.add_argument("--seeds", type=int, default=5, help="of each real data set")
+    parser.add_argument("--parts", type=int, default=16, help="of each real data set")
+    parser.add_argument("--set", dest="changes", action="append", default=[*GROUPS_OF_REAL], help="more for --real")
     parser.add_argument("--ogb", action="store_true", help="estimate large public graphs by their sizes")
     parser.add_argument("--processes", type=int, default=1, help="of --ogb")
     parser.add_argument("--device", default="cpu", help="of --ogb")
+    parser.add_argument("--cpu-time", action="store_true", help="estimate seconds of the processor, for a busy machine")
     parser.add_argument("--csv", type=Path, help="rows, written as they come")
     parser.add_argument("--only-full", help=argparse.SUPPRESS)
     parser.add_argument("--epochs", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--steps", type=int, help=argparse.SUPPRESS)
     args = parser.parse_args()
+    if args.cpu_time:
+        time.perf_counter = time.process_time
     rows, budget = Rows(args.csv), Budget(args.budget_seconds)
     print(
-        f"torch {torch.__version__}, {torch.get_num_threads()} threads, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
+        f"torch {torch.__version__}, {torch.get_num_threads()} threads, {os.cpu_count()} cores, "
+        f"load {os.getloadavg()[0]:.1f}"
     )
     if args.only_full:
-        only_full(args.only_full, args.seeds, args.epochs, rows)
+        only_full(args.only_full, args.steps, args.epochs, rows)
         return
     if args.ogb:
-        ogb(rows, args.processes, torch.device(args.device))
+        for name in PUBLISHED:
+            rows.add(**on_paper(name, args.processes, torch.device(args.device)))
         return
     args.folder.mkdir(parents=True, exist_ok=True)
     try:
         for size in () if args.real else args.edges:
             synthetic(size, args.folder, budget, rows)
         for name in args.real or ():
-            real(name, args.seeds, args.folder, budget, rows)
+            real(name, args.parts, args.changes, args.seeds, args.folder, budget, rows)
     except OutOfBudgetError:
         print(f"Stopped after {args.budget_seconds:g} s.")
     if not args.real:

@@ -69,7 +69,7 @@ class Budget:
         if self.left <= 0:
             raise OutOfBudgetError
         allowed = sorted(os.sched_getaffinity(0))[:cores]
-        started = time.perf_counter()
+        started = time.monotonic()
         child = subprocess.Popen(
             command,
             stdout=subprocess.DEVNULL,
@@ -80,7 +80,12 @@ class Budget:
         _, status, usage = os.wait4(child.pid, 0)
         if os.waitstatus_to_exitcode(status) != 0:
             sys.exit(f"{' '.join(command)} failed:\n{said}")
-        return Taken(time.perf_counter() - started, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024 / 1e6)
+        return Taken(time.monotonic() - started, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024 / 1e6)
+
+
+def start_up(budget: Budget) -> Taken:
+    """What every training takes before its work begins: loading torch, and what an optimiser loads on top."""
+    return budget.measure([sys.executable, "-c", "import bandana.terminal.research, torch._dynamo"])
 
 
 def _wait(child: subprocess.Popen[bytes], seconds: float) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from bandana.scale.batches import ShardConfig
+from bandana.scale.blocks import ENTRY_BYTES as BLOCK_ENTRY_BYTES
 from bandana.scale.partitioning import METIS_BYTES, PASSES
 from bandana.scale.store import Store
 from bandana.training.trainer import TrainingConfig
@@ -22,8 +23,8 @@ NODE_BYTES = 72
 """Memory that a node takes while a store is built: its id, part, place, and counts, with their copies."""
 ENTRY_BYTES = 64
 """Memory that an entry takes at most while a bucket of them is sorted and used."""
-ENTRY_CELLS = 4
-"""A neighbour that is looked up takes about as long as so many parts that are compared."""
+NODE_CELLS, ENTRY_CELLS = 200, 4
+"""Placing a node, and looking up a neighbour, take about as long as comparing so many parts."""
 WEIGHT_COPIES = 6
 """Weights, their best state, the untrained ones that they are compared with, gradients, and two moments."""
 
@@ -76,31 +77,48 @@ class Costs(NamedTuple):
     sent: float = 0.0
 
 
+class Memory(NamedTuple):
+    """Bytes: those of buffers that never grow, and those that grow with the edges, here of what was measured."""
+
+    fixed: float
+    growing: float
+
+    @classmethod
+    def between(cls, small: tuple[int, float], large: tuple[int, float]) -> "Memory":
+        """From two measurements, each of some entries, what the larger one is made of."""
+        per_entry = max((large[1] - small[1]) / max(large[0] - small[0], 1), 0.0)
+        growing = min(per_entry * large[0], large[1])
+        return cls(large[1] - growing, growing)
+
+    def times(self, factor: float) -> float:
+        return self.fixed + factor * self.growing
+
+
 class TrainingPiece(NamedTuple):
     """What a process took for its share of a step, for a look at a region, and for judging one.
 
     Attributes:
         share: Its part of the whole: entries of the measured groups over those of the groups to come; mostly 1.
         step_s: Reading and learning the groups that a process has in a step.
-        pass_s: Reading and passing one group forwards.
-        group_bytes: Memory of learning one group.
+        pass_s: Reading one group and passing it on to a norm, on average over the norms.
+        group: Memory of learning one group.
         looked: Entries of the region.
         read_s: Reading it.
         look_s: Embedding it and scoring its validation links.
         judge_s: Everything that is done with it in the end.
-        judge_bytes: Memory of that, beside the region.
+        judging: Memory of that, beside the region.
         base: Memory of a process that has loaded everything but a graph.
     """
 
     share: float
     step_s: float
     pass_s: float
-    group_bytes: float
+    group: Memory
     looked: int
     read_s: float
     look_s: float
     judge_s: float
-    judge_bytes: float
+    judging: Memory
     base: float
 
 
@@ -146,7 +164,7 @@ def training_costs(
     sent_per_step = _sent(model, processes)
     weights = NUMBER * model.parameters
     graphs = region * piece.looked * READ_BYTES + 2 * _feature_bytes(sizes, region * piece.looked)
-    learning, judging = own * piece.group_bytes / piece.share, region * piece.judge_bytes
+    learning, judging = own * piece.group.times(1 / piece.share), piece.judging.times(region)
     return Costs(
         seconds={
             "training": epochs * steps * piece.step_s / piece.share,
@@ -211,7 +229,7 @@ def partition_costs(
 
 def pass_cells(nodes: int, entries: int, parts: int) -> float:
     """Work of one pass of the streaming partitioner."""
-    return nodes * parts + ENTRY_CELLS * entries
+    return nodes * (parts + NODE_CELLS) + ENTRY_CELLS * entries
 
 
 class InferencePiece(NamedTuple):
@@ -254,8 +272,8 @@ def inference_costs(
         base: Bytes of a process that does nothing yet.
     """
     rows, edges = sizes.nodes / piece.nodes, sizes.entries / piece.entries
-    needed = 4 * NUMBER * sizes.nodes * (4 * max(widths) + 2 * sizes.features) / 4
-    needed += sizes.entries * (96 + NUMBER * max(widths))
+    senders = NUMBER * max(widths) * min(sizes.nodes, sizes.entries)
+    needed = senders + sizes.nodes * NUMBER * (4 * max(widths) + 2 * sizes.features) + sizes.entries * BLOCK_ENTRY_BYTES
     return Costs(
         seconds={
             "multiplying features": rows * piece.project_s / processes,

@@ -90,10 +90,9 @@ def verify_and_show(folder: Path) -> None:
 
 
 def _estimate_partition_and_show(plan: BuildPlan) -> None:
-    base = resident_bytes()
     with status.status("A few rows are timed …"):
         sizes, rows, metis, piece = time_partition(plan)
-    costs = partition_costs(sizes, rows, piece, memory=plan.memory, metis=metis, base=base)
+    costs = partition_costs(sizes, rows, piece, memory=plan.memory, metis=metis, base=resident_bytes())
     console.print(
         f"About {rows:,} rows of edges, {sizes.nodes:,} nodes, {sizes.features:,} features; parts by "
         f"{'METIS' if metis else 'streaming'}; the store will have about {in_bytes(sizes.store_bytes)}."
@@ -103,7 +102,6 @@ def _estimate_partition_and_show(plan: BuildPlan) -> None:
 
 def estimate_inference_and_show(folder: Path, model: Path, memory: str, processes: int) -> None:
     """Say what embedding a store would cost, and do not start it."""
-    base = resident_bytes()
     trained, store = model_folder.load(model), Store.open(folder)
     encoder = encoder_of(trained, store)
     with status.status("A few rows are timed …"):
@@ -115,7 +113,7 @@ def estimate_inference_and_show(folder: Path, model: Path, memory: str, processe
         output_width(encoder),
         memory=bytes_of(memory),
         processes=processes,
-        base=base,
+        base=resident_bytes(),
     )
     show_costs(f"infer {folder}", costs, processes)
 
