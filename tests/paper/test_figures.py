@@ -26,8 +26,8 @@ from bandana.paper.figures import (
 from bandana.paper.work import kind_of
 from bandana.parts.attention import GATConfig, GATEncoder
 from bandana.parts.masks import MaskConfig
-from tests.conftest import GraphFactory
 
+GraphFactory = Callable[..., Graph]
 CURVES = (depth, depth_last_layer, temperature, embedding_size)
 MODULES = (*CURVES, masking, entropy, manifold, karate)
 SVG = "{http://www.w3.org/2000/svg}"

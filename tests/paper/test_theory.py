@@ -1,6 +1,7 @@
 """The checks of the paper's theory, against enumeration, finite differences and numerical integration."""
 
 import json
+from collections.abc import Callable
 from itertools import product
 
 import numpy as np
@@ -9,11 +10,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bandana.graph import Graph
 from bandana.paper.artifact import Artifact, Claim, Result, Scope
 from bandana.paper.theory import denoising, dirichlet, noise_mean, score
 from bandana.paper.work import kind_of
 from bandana.parts.masks import MaskConfig
-from tests.conftest import GraphFactory
+
+GraphFactory = Callable[..., Graph]
 
 ARTIFACTS = [module.ARTIFACT for module in (dirichlet, noise_mean, denoising, score)]
 
