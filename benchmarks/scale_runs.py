@@ -20,6 +20,7 @@ from bandana.experiment import Experiment, build, embed
 from bandana.graph import Graph
 from bandana.method import GraphSpec
 from bandana.paper.cookbook import recipe
+from bandana.scale.batches import read_excerpt, training_graph
 from bandana.scale.partitioning import metis_parts
 from bandana.scale.store import Store, write_store
 from bandana.store_experiment import StoreExperiment, _Judge
@@ -120,17 +121,19 @@ def train_on_the_full_graph(experiment: StoreExperiment, seed: int, edge_batch_s
     Returns:
         Scores, and the seconds and epochs of training.
     """
-    store = Store.open(Path(experiment.dataset))
-    whole = replace(experiment, shards=replace(experiment.shards, evaluation_edges=store.num_edges))
-    judge = _Judge.of(whole, store, seed, CPU)
+    store, shards = Store.open(Path(experiment.dataset)), experiment.shards
+    judge = _Judge.of(experiment, store, seed, CPU)
     region = judge.region
+    graph = training_graph(store, read_excerpt(store, torch.arange(store.num_parts), shards, seed), shards)
     spec = GraphSpec(store.num_nodes, store.num_features or store.num_nodes)
-    named = Experiment(method=whole.method, dataset=whole.dataset, task=whole.task, model=whole.model)
+    named = Experiment(
+        method=experiment.method, dataset=experiment.dataset, task=experiment.task, model=experiment.model
+    )
     method = build(named, spec, seed)
     state = pretrain(
         method,
-        region.graph,
-        replace(whole.training, edge_batch_size=edge_batch_size),
+        graph,
+        replace(experiment.training, edge_batch_size=edge_batch_size),
         seed=seed,
         monitor=lambda: checked_score(dot_product_auc(method.embed(region.graph), region.valid)),
     )

@@ -4,6 +4,7 @@ Beside the book of a method there may be others, such as ``bandana-tuned.toml``:
 """
 
 from collections.abc import Mapping
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -55,7 +56,7 @@ def load_recipe(method: str, dataset: str, task: str, book: str | None = None) -
     Raises:
         UserError: The method has no recipe for this task, or the book no such cell.
     """
-    table = read_toml(RECIPES / f"{method}.toml")
+    table = _shipped_book(method)
     tasks = table.keys() - {"sources"}
     if task not in tasks:
         raise UserError(f"--task: {method} has no recipe for {task!r}. {did_you_mean(task, tasks)}")
@@ -65,6 +66,12 @@ def load_recipe(method: str, dataset: str, task: str, book: str | None = None) -
         {option: value for option, (value, _) in entries.items()},
         {option: source for option, (_, source) in entries.items()},
     )
+
+
+@cache
+def _shipped_book(method: str) -> Mapping[str, Any]:
+    """The book that comes with the package; tables of many cells ask for it again and again."""
+    return read_toml(RECIPES / f"{method}.toml")
 
 
 def _cell_of(method: str, dataset: str, task: str, book: str) -> dict[str, tuple[Any, str]]:
