@@ -130,6 +130,7 @@ def measured_run(folder: Path, out: Path) -> None:
     out.write_text(json.dumps({"seconds": time.process_time() - started, "memory": peak}))
 
 
+@pytest.mark.slow  # times of a busy machine are not to be trusted
 def test_a_run_takes_what_was_estimated(tmp_path: Path) -> None:
     clustered_store(tmp_path / "store", num_parts=16, nodes_per_part=150)
     before = apart(estimated_run, tmp_path / "store", tmp_path / "estimated.json")
@@ -150,6 +151,7 @@ def store(tables: BuildPlan, tmp_path_factory: pytest.TempPathFactory) -> Store:
     return build_store(tables, tmp_path_factory.mktemp("stores") / "store")
 
 
+@pytest.mark.slow  # times of a busy machine are not to be trusted
 def test_partitioning_takes_what_was_estimated(
     tables: BuildPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,6 +176,7 @@ def test_nodes_are_reckoned_from_a_few_rows(tables: BuildPlan, store: Store, mon
     assert within_a_factor_of_two(sizes.entries, store.num_edges)
 
 
+@pytest.mark.slow  # times of a busy machine are not to be trusted
 def test_inference_takes_what_was_estimated(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "perf_counter", time.process_time)
     monkeypatch.setattr(pieces, "ENTRIES", 40_000)
@@ -205,6 +208,7 @@ def share_inside(store: Store) -> float:
     return float((part[row] == part[store.col]).mean())
 
 
+@pytest.mark.slow  # times of a busy machine are not to be trusted
 def test_a_graph_that_is_not_here_costs_like_one_that_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "perf_counter", time.process_time)
     store = clustered_store(tmp_path / "store", num_parts=16, nodes_per_part=150)
