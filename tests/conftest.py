@@ -3,6 +3,9 @@
 import os
 from collections.abc import Callable, Iterator
 
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # the workers share the cores already
+
 import pytest
 import torch
 from hypothesis import settings
@@ -14,9 +17,6 @@ settings.register_profile("ci", parent=settings.get_profile("local"), derandomiz
 settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 GraphFactory = Callable[..., Graph]
-
-if "PYTEST_XDIST_WORKER" in os.environ:
-    torch.set_num_threads(1)  # the workers share the cores already
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

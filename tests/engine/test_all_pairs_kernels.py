@@ -5,11 +5,8 @@ few dozen rows make many of them.
 """
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -33,15 +30,6 @@ SINGLE = 2e-6
 ROUNDING = {"high": 2**-11, "medium": 2**-9}
 """What a factor may lose in the lower precisions."""
 H100_SHARED_MEMORY = 227 * 1024
-
-
-@pytest.mark.skipif(not HAS_TRITON, reason="triton is not installed")
-@pytest.mark.skipif(INTERPRETED or DEVICE.type == "cuda", reason="the kernels run in this process")
-def test_kernels_in_the_interpreter() -> None:
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", str(Path(__file__))]
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST")}
-    done = subprocess.run(command, env=environment | {"TRITON_INTERPRET": "1"}, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def use_small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,7 +66,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[torch.device]:
         pytest.skip("triton is not installed")
     if DEVICE.type == "cpu":
         if not INTERPRETED:
-            pytest.skip("run by test_kernels_in_the_interpreter")
+            pytest.skip("run by test_kernels_in_the_interpreter in test_kernels.py")
         use_small_tiles(monkeypatch)
         multiply_bfloat16(monkeypatch)
     torch.use_deterministic_algorithms(True, warn_only=True)

@@ -5,11 +5,8 @@ of its own: it must be switched on before anything imports triton.
 """
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -29,22 +26,13 @@ SINGLE = 2e-6
 """Relative error that single precision may have against double precision, over a whole tensor."""
 
 
-@pytest.mark.skipif(not HAS_TRITON, reason="triton is not installed")
-@pytest.mark.skipif(INTERPRETED or DEVICE.type == "cuda", reason="the kernels run in this process")
-def test_kernels_in_the_interpreter() -> None:
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", str(Path(__file__))]
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST")}
-    done = subprocess.run(command, env=environment | {"TRITON_INTERPRET": "1"}, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
 @pytest.fixture
 def device(monkeypatch: pytest.MonkeyPatch) -> torch.device:
     """Where kernels run. The interpreter takes milliseconds per program, so there long rows and blocks begin early."""
     if not HAS_TRITON:
         pytest.skip("triton is not installed")
     if DEVICE.type == "cpu" and not INTERPRETED:
-        pytest.skip("run by test_kernels_in_the_interpreter")
+        pytest.skip("run by test_kernels_in_the_interpreter in test_kernels.py")
     if INTERPRETED:
         from bandana.engine.kernels import attention as mixing
         from bandana.engine.kernels import attention_shares as softmax
