@@ -54,8 +54,9 @@ def command_of(name: str, scope: Scope) -> str:
 
 
 def _write_configurations(out: Path, items: Sequence[Item]) -> None:
-    """Every configuration once, whatever its number of seeds."""
-    for name, text in {config_name(item.piece): configuration(item.piece) for item in items}.items():
+    """Every configuration that led to something once, whatever its number of seeds."""
+    done = [item.piece for item in items if item.result.values is not None]
+    for name, text in {config_name(piece): configuration(piece) for piece in done}.items():
         write_text(out / CONFIGS / name, text)
 
 
