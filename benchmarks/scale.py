@@ -1,8 +1,8 @@
 """Costs and quality of training from a store, on power-law graphs with planted communities of 10^5 to 10^8 edges.
 
-    python benchmarks/scale.py --folder /tmp/scale --csv scale.csv
-    python benchmarks/scale.py --folder /tmp/scale --csv scale.csv --edges 100000 1000000 --budget-seconds 600
-    python benchmarks/scale.py --folder /tmp/scale --csv real.csv --real cora pubmed --seeds 5
+    python benchmarks/scale.py --folder FOLDER --csv scale.csv
+    python benchmarks/scale.py --folder FOLDER --csv scale.csv --edges 100000 1000000 --budget-seconds 600
+    python benchmarks/scale.py --folder FOLDER --csv real.csv --real cora pubmed --seeds 5
     python benchmarks/scale.py --ogb --csv ogb.csv
 
 Every work is the command that a user types, in processes of its own, start-up included. Edges are directed entries as

@@ -1,6 +1,6 @@
 """Time and memory of the store: a power-law graph streamed onto disk, verified and embedded, each in its own process.
 
-    python benchmarks/store.py --rows 28_500_000 --features 128 --folder /tmp/store-bench
+    python benchmarks/store.py --rows 28_500_000 --features 128 --folder FOLDER
 
 Every step is the command that a user types. Peaks are resident memory as the kernel counts it, touched pages of
 mapped files included.
