@@ -321,7 +321,7 @@ def random_matrix(device: torch.device, rows: int, cols: int, entries: int) -> t
     return structure.to(device), torch.randn(structure.num_entries, generator=generator).to(device)
 
 
-MATRICES = [(30, 30, 60, 7), (12, 40, 300, 64), (20, 20, 10, 300), (1, 1, 1, 1)]
+MATRICES = [(30, 30, 60, 7), (12, 40, 300, 64), (20, 20, 10, 300), (30, 40, 300, 1), (1, 1, 1, 1)]
 
 
 @pytest.mark.usefixtures("poison")

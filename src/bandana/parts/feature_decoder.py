@@ -5,6 +5,7 @@ from torch import Tensor, nn
 
 from bandana.engine.attention import attend, attention_shares
 from bandana.engine.dropout import dropout
+from bandana.engine.propagate import row_sums
 from bandana.graph import Features, Graph, SparseFeatures
 from bandana.parts.attention import GAIN, GATConfig
 from bandana.parts.encoders import project
@@ -41,9 +42,9 @@ def cosines_with_features(mixed: Tensor, weight: Tensor, bias: Tensor, x: Featur
     affine = torch.cat([weight, bias.unsqueeze(0)])
     extended = torch.cat([mixed, mixed.new_ones(mixed.shape[0], 1)], dim=1)
     seen = project(x, affine.t(), 0.0, None).index_select(0, nodes)
-    lengths = project(x._replace(values=x.values.square()), affine.new_ones(affine.shape[1], 1), 0.0, None)
+    lengths = row_sums(x.structure, x.values.square())
     squares = (extended @ (affine @ affine.t()) * extended).sum(1)
-    return _cosine((extended * seen).sum(1), squares, lengths.squeeze(1).index_select(0, nodes))
+    return _cosine((extended * seen).sum(1), squares, lengths.index_select(0, nodes))
 
 
 def _cosine(dots: Tensor, first_squares: Tensor, second_squares: Tensor) -> Tensor:
