@@ -48,6 +48,7 @@ def start(work: Work, size: int, *arguments: Any, agent_port: int | None = None)
         agent_port: Where torchrun's own exchange of addresses listens; None to do without.
     """
     told = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(agent_port or _free_port())}
+    told["GLOO_SOCKET_IFNAME"] = "lo"  # a machine's own name need not lead anywhere
     told["TORCHELASTIC_USE_AGENT_STORE"] = str(agent_port is not None)
     processes = [
         CLEAN_PROCESSES.Process(target=_work, args=(work, {**told, "RANK": str(rank)}, arguments))
