@@ -1,9 +1,11 @@
 """Checkpoints execute nothing, are whole or absent, and say so when they are damaged."""
 
 import pickle
+from pathlib import Path
 
 import pytest
 import torch
+from safetensors import SafetensorError
 
 from bandana.errors import UserError
 from bandana.files import write_atomically, write_text
@@ -60,3 +62,20 @@ def test_a_file_in_the_place_of_the_folder_is_an_error_of_one_sentence(tmp_path)
     (tmp_path / "taken").write_text("")
     with pytest.raises(UserError, match="cannot be written"):
         write_text(tmp_path / "taken" / "file.txt", "new")
+
+
+def test_a_full_disk_is_told_in_a_sentence_and_leaves_the_last_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "checkpoint.safetensors"
+    checkpoint.save(path, {"now": {"w": torch.ones(2)}}, {"epoch": 1})
+
+    def full(*_: object, **__: object) -> None:
+        raise SafetensorError("No space left on device")
+
+    monkeypatch.setattr(checkpoint, "save_file", full)
+    with pytest.raises(UserError, match=r"checkpoint\.safetensors: cannot be written \(No space left.*Free space"):
+        checkpoint.save(path, {"now": {"w": torch.zeros(2)}}, {"epoch": 2})
+    tensors, state = checkpoint.load(path)
+    assert (tensors["now"]["w"].tolist(), state) == ([1.0, 1.0], {"epoch": 1})
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]

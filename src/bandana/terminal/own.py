@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
-from safetensors import SafetensorError
 
 from bandana.config import parse_assignment
 from bandana.data.columns import Header
@@ -101,21 +100,16 @@ def _learned(own: OwnGraph, choice: Choice, seed: int, device: str, name: str, o
     unfinished.keep_only(checkpoint)
     if done := unfinished.epochs_done(checkpoint):
         _say(f"Going on after epoch {done:,} of {choice.training.epochs:,}, where this training was cut off.")
-    try:
-        with progress_bars(choice.training.epochs) as bar:
-            return learn(
-                own.graph,
-                choice,
-                seed=seed,
-                device=device,
-                feature_names=own.feature_names,
-                checkpoint=checkpoint,
-                on_epoch=bar(name),
-            )
-    except SafetensorError as problem:  # the checkpoint's writer has an error of its own for a full disk
-        raise UserError(
-            f"{checkpoint.parent}: cannot be written ({problem}). Free space or choose another folder."
-        ) from None
+    with progress_bars(choice.training.epochs) as bar:
+        return learn(
+            own.graph,
+            choice,
+            seed=seed,
+            device=device,
+            feature_names=own.feature_names,
+            checkpoint=checkpoint,
+            on_epoch=bar(name),
+        )
 
 
 def follow_and_show(

@@ -18,13 +18,24 @@ from bandana.files import write_atomically
 
 
 def save(path: Path, tensors: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any]) -> None:
-    """Write groups of named tensors and a JSON-able state."""
+    """Write groups of named tensors and a JSON-able state.
+
+    Raises:
+        UserError: The place cannot be written to.
+    """
     flat = {
         f"{group}/{name}": tensor.detach().cpu().contiguous().clone()
         for group, named in tensors.items()
         for name, tensor in named.items()
     }
-    write_atomically(path, lambda temporary: save_file(flat, temporary, metadata={"state": json.dumps(state)}))
+
+    def write(temporary: Path) -> None:
+        try:
+            save_file(flat, temporary, metadata={"state": json.dumps(state)})
+        except SafetensorError as problem:  # its writer has an error of its own, for a full disk too
+            raise OSError(str(problem)) from None
+
+    write_atomically(path, write)
 
 
 def load(path: Path) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
