@@ -229,7 +229,8 @@ def test_no_space_for_a_checkpoint(bandana: Bandana, earlier: Path, monkeypatch)
     before = everything(earlier)
     with limited(monkeypatch, "learn", 100):
         sentence = one_sentence(bandana("embed", "edges.csv", "-o", "out", *QUICK))
-    assert re.match(r"\.out\.unfinished/\w+\.safetensors: cannot be written \(.*\)\. Free space or choose another folder", sentence)
+    place = r"\.out\.unfinished/\w+\.safetensors"
+    assert re.match(place + r": cannot be written \(.*\)\. Free space or choose another folder", sentence)
     assert finished(earlier) == before
 
 

@@ -159,7 +159,7 @@ def _lay(
     links = one_way if directed else _count_distinct(low * num_nodes + high)
     both_ways = not directed and one_way == 2 * links
     edge_index = torch.from_numpy(np.stack([sender, receiver]))
-    weights = None if weight is None else torch.from_numpy(weight)
+    weights = None if weight is None else torch.tensor(weight)  # a copy: what Arrow lends is read-only
 
     def build(directed: bool) -> Graph:
         return Graph.from_edges(edge_index, num_nodes=num_nodes, weight=weights, directed=directed, node_ids=book.ids)
