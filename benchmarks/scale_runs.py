@@ -23,7 +23,7 @@ from bandana.paper.cookbook import recipe
 from bandana.scale.batches import read_excerpt, training_graph
 from bandana.scale.partitioning import metis_parts
 from bandana.scale.store import Store, write_store
-from bandana.store_experiment import StoreExperiment, _Judge
+from bandana.store_experiment import Judge, StoreExperiment
 from bandana.training.trainer import pretrain
 
 CPU = torch.device("cpu")
@@ -122,7 +122,7 @@ def train_on_the_full_graph(experiment: StoreExperiment, seed: int, edge_batch_s
         Scores, and the seconds and epochs of training.
     """
     store, shards = Store.open(Path(experiment.dataset)), experiment.shards
-    judge = _Judge.of(experiment, store, seed, CPU)
+    judge = Judge.of(experiment, store, seed, CPU)
     region = judge.region
     graph = training_graph(store, read_excerpt(store, torch.arange(store.num_parts), shards, seed), shards)
     spec = GraphSpec(store.num_nodes, store.num_features or store.num_nodes)

@@ -12,7 +12,7 @@ import torch
 from bandana.graph import Graph
 from bandana.method import Method
 from bandana.scale.store import Store, write_store
-from bandana.store_experiment import StoreExperiment, _Judge, run_store
+from bandana.store_experiment import Judge, StoreExperiment, run_store
 from bandana.training.trainer import TrainingState, pretrain
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
@@ -35,14 +35,14 @@ def store(tmp_path: Path) -> Store:
 def test_both_ways_of_training_are_asked_about_the_same_links_and_nodes(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[_Judge] = []
-    judge_of = _Judge.of.__func__
+    asked: list[Judge] = []
+    judge_of = Judge.of.__func__
 
-    def noted(cls: type[_Judge], *arguments: object) -> _Judge:
+    def noted(cls: type[Judge], *arguments: object) -> Judge:
         asked.append(judge_of(cls, *arguments))
         return asked[-1]
 
-    monkeypatch.setattr(_Judge, "of", classmethod(noted))
+    monkeypatch.setattr(Judge, "of", classmethod(noted))
     trained_on: list[Graph] = []
 
     def spy(method: Method, graph: Graph, *arguments: object, **more: object) -> TrainingState:

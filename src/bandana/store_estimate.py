@@ -21,14 +21,14 @@ from torch import Tensor
 from bandana.experiment import Experiment, build
 from bandana.graph import Graph
 from bandana.method import Batch, Clock, Method
-from bandana.own.calibration import SEED, _tensor_bytes, resident_bytes
+from bandana.own.calibration import SEED, resident_bytes, tensor_bytes
 from bandana.scale.batches import ShardConfig, evaluation_parts, group_clock, plan_epoch, read_region
 from bandana.scale.distributed import World
 from bandana.scale.estimate import Costs, Memory, Model, Sizes, TrainingPiece, training_costs
 from bandana.scale.joint import JointBatchNorm, JointLoss
 from bandana.scale.store import Store, write_store
-from bandana.scale.training import Job, _batch, _rest_of_epoch, _SeenEnoughError, _take_step, _validation
-from bandana.store_experiment import StoreExperiment, _Judge, _spec
+from bandana.scale.training import Job, SeenEnoughError, batch_of, rest_of_epoch, take_step, validation_score
+from bandana.store_experiment import Judge, StoreExperiment, spec_of
 from bandana.training.trainer import TrainingState, make_optimizers
 
 T = TypeVar("T")
@@ -104,7 +104,7 @@ def time_training(
     named = Experiment(
         method=experiment.method, dataset=experiment.dataset, task=experiment.task, model=experiment.model
     )
-    method = build(named, _spec(experiment, store), SEED).to(device)
+    method = build(named, spec_of(experiment, store), SEED).to(device)
     job = Job(method, store, experiment.training, shards, SEED, World(0, 1, device))
     step_s, base = _time_steps(job, own)
     norms = [module.num_features for module in method.modules() if isinstance(module, JointBatchNorm)]
@@ -115,7 +115,7 @@ def time_training(
     )
     parts, fewer = (evaluation_parts(store, near.shards, SEED) for near in (nearby, closer))
     read_s, region = _timed(lambda: read_region(store, parts, nearby.shards, SEED).to(device))
-    look_s, _ = _timed(lambda: _validation(job, region))
+    look_s, _ = _timed(lambda: validation_score(job, region))
     judge_s, judge_bytes = _time_judge(nearby, store, method, device)
     _, less_bytes = _time_judge(closer, store, method, device)
     looked = _entries(store, parts)
@@ -134,8 +134,8 @@ def _time_steps(job: Job, own: range) -> tuple[float, float]:
     steps = plan_epoch(job.store.num_parts, job.shards, job.seed, 1).shape[0]
     ends = [time.perf_counter()]
     while len(ends) <= TIMED_STEPS and not _long_enough(ends):
-        for batches in _rest_of_epoch(job, own, TrainingState(), min(steps, TIMED_STEPS)):
-            _take_step(loss_of, batches, Clock(job.seed, 1, len(ends), 1), own.start, optimizers, job)
+        for batches in rest_of_epoch(job, own, TrainingState(), min(steps, TIMED_STEPS)):
+            take_step(loss_of, batches, Clock(job.seed, 1, len(ends), 1), own.start, optimizers, job)
             ends.append(time.perf_counter())
             if _long_enough(ends):
                 break
@@ -151,8 +151,8 @@ def _time_pass(job: Job) -> float:
     parts, clock = plan_epoch(job.store.num_parts, job.shards, job.seed, 1)[0, 0], Clock(job.seed, 1, 0, 1)
 
     def settle() -> None:
-        with torch.no_grad(), suppress(_SeenEnoughError):
-            job.method.loss(_batch(job, parts), group_clock(clock, 0))
+        with torch.no_grad(), suppress(SeenEnoughError):
+            job.method.loss(batch_of(job, parts), group_clock(clock, 0))
 
     norms = [module for module in job.method.modules() if isinstance(module, JointBatchNorm)]
     hooks = [norm.register_forward_pre_hook(_end_of_pass) for norm in norms[len(norms) // 2 :]]
@@ -170,11 +170,11 @@ def _group_memory(job: Job) -> Memory:
 
     def learned(parts: Tensor) -> tuple[int, float]:
         def learn() -> tuple[Batch, Method]:
-            batch, method = _batch(job, parts), deepcopy(job.method)  # else the profiler wonders at what was there
+            batch, method = batch_of(job, parts), deepcopy(job.method)  # else the profiler wonders at what was there
             method.loss(batch, group_clock(Clock(job.seed, 1, 0, 1), 0)).backward()
             return batch, method
 
-        tensors, entries = _tensor_bytes(learn, job.world.device), _entries(job.store, parts)
+        tensors, entries = tensor_bytes(learn, job.world.device), _entries(job.store, parts)
         rows = int((job.store.part_starts[parts + 1] - job.store.part_starts[parts]).sum())
         # What is read from files is no tensor at first; and while a group is learned, the next one is read.
         return entries, tensors + 2 * (8 * entries + 4 * rows * job.store.num_features)
@@ -186,20 +186,20 @@ def _group_memory(job: Job) -> Memory:
 
 
 def _end_of_pass(*unused: object) -> None:
-    raise _SeenEnoughError
+    raise SeenEnoughError
 
 
 def _time_judge(experiment: StoreExperiment, store: Store, method: Method, device: torch.device) -> tuple[float, float]:
     """Seconds of judging a method, its floors included, and bytes."""
     probe, floors = experiment.probe, 1 + (store.features is not None)
-    read_s, judged = _timed(lambda: _Judge.of(experiment, store, SEED, device))
+    read_s, judged = _timed(lambda: Judge.of(experiment, store, SEED, device))
 
     def score(epochs: int) -> None:
         replace(judged, probe=replace(probe, epochs=epochs)).score(method.embed)
 
     method.eval()
     with torch.no_grad():
-        tensors = _tensor_bytes(lambda: score(1), device)
+        tensors = tensor_bytes(lambda: score(1), device)
         short_s, long_s = (_timed(partial(score, epochs))[0] for epochs in (1, 1 + PROBE_EPOCHS))
     per_epoch_s = max(long_s - short_s, 0.0) / PROBE_EPOCHS if store.labels is not None else 0.0
     scored_s = short_s + (probe.epochs - 1) * per_epoch_s

@@ -126,7 +126,7 @@ def run_store(
         UserError: The settings do not fit, or another process was lost.
     """
     store = Store.open(Path(experiment.dataset))
-    spec = _spec(experiment, store)
+    spec = spec_of(experiment, store)
     target = RunFolder.open(folder, to_table(experiment)) if leading() else RunFolder(folder)
     where = resolve_device(device)
     with joined(where, experiment.shards.patience_seconds) as world:
@@ -174,7 +174,7 @@ def _finish(
 ) -> None:
     """Judge one seed and write its record, weights and model."""
     started = time.perf_counter()
-    judge = _Judge.of(experiment, store, trained.seed, device)
+    judge = Judge.of(experiment, store, trained.seed, device)
     floors = {"untrained encoder": judge.score(lambda graph: embed(trained.untrained.to(device), graph))}
     if store.features is not None:
         floors["raw features"] = judge.score(lambda graph: dense(graph.x))
@@ -204,7 +204,7 @@ def _finish(
 
 
 @dataclass(frozen=True, eq=False)
-class _Judge:
+class Judge:
     """Scores embeddings of the parts that are evaluated: by held-out links, and by labels where there are any."""
 
     region: Region
@@ -215,7 +215,7 @@ class _Judge:
     facts: dict[str, Any]
 
     @classmethod
-    def of(cls, experiment: StoreExperiment, store: Store, seed: int, device: torch.device) -> "_Judge":
+    def of(cls, experiment: StoreExperiment, store: Store, seed: int, device: torch.device) -> "Judge":
         parts = evaluation_parts(store, experiment.shards, seed)
         region = read_region(store, parts, experiment.shards, seed).to(device)
         whole = region_with_all_links(store, parts, experiment.shards, seed).to(device)
@@ -242,7 +242,7 @@ def _fingerprint(graph: Graph, store: Store) -> str:
     return nodes_fingerprint(replace(graph, node_ids=store.node_ids.to_pylist()))
 
 
-def _spec(experiment: StoreExperiment, store: Store) -> GraphSpec:
+def spec_of(experiment: StoreExperiment, store: Store) -> GraphSpec:
     """The shape to build for.
 
     Raises:

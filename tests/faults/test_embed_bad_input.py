@@ -19,10 +19,8 @@ import pytest
 from bandana import model_folder
 from bandana.__main__ import main
 from bandana.errors import UserError
-from bandana.own import automatic, outputs
-from bandana.own.calibration import Estimate
+from bandana.own import outputs
 from bandana.own.outputs import check_place
-from bandana.reporting import own_report
 from bandana.terminal import own as terminal
 
 EDGES = "".join(f"n{a},n{(a + step) % 30}\n" for a in range(30) for step in (1, 2))
@@ -67,15 +65,6 @@ def bandana(tmp_path: Path, monkeypatch, capsys) -> Bandana:
         return Answer(code, capsys.readouterr().err)
 
     return call
-
-
-@pytest.fixture(autouse=True, scope="module")
-def neither_estimate_nor_map() -> Iterator[None]:
-    """Both take longer than these trainings, and are tested elsewhere."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(automatic, "estimate", lambda *args: Estimate(seconds=1.0, bytes=1))
-        patch.setattr(own_report, "_tsne", lambda z, seed: z[:, :2].numpy())
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -18,9 +18,7 @@ import torch
 
 from bandana import estimator, model_folder
 from bandana.__main__ import main
-from bandana.own import automatic, embed, outputs, unfinished
-from bandana.own.calibration import Estimate
-from bandana.reporting import own_report
+from bandana.own import embed, outputs, unfinished
 from bandana.terminal import own as terminal
 
 EDGES = "".join(f"n{a},n{(a + step) % 30}\n" for a in range(30) for step in (1, 2))
@@ -92,15 +90,6 @@ def command(folder: Path, patch: pytest.MonkeyPatch, *words: str) -> int:
 
 def everything(folder: Path) -> dict[str, bytes | None]:
     return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def neither_estimate_nor_map() -> Iterator[None]:
-    """Both take longer than these trainings, and are tested elsewhere."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(automatic, "estimate", lambda *args: Estimate(seconds=1.0, bytes=1))
-        patch.setattr(own_report, "_tsne", lambda z, seed: z[:, :2].numpy())
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from bandana.errors import UserError
 from bandana.graph import Graph, SparseFeatures
 from bandana.method import GraphSpec
 from bandana.own.automatic import HELD_OUT, SIZES, Choice, build, choose, plan, with_dimensions
-from bandana.own.calibration import Estimate, _power, _tensor_bytes, stand_in
+from bandana.own.calibration import Estimate, _power, stand_in, tensor_bytes
 from bandana.own.calibration import _Cost as Cost
 from bandana.parts.floor import Floor
 from bandana.registry import all_methods, get_method
@@ -162,7 +162,7 @@ def test_tensor_memory_is_counted_at_its_highest() -> None:
         del first
         return float((second + 1).sum())
 
-    assert _tensor_bytes(work, torch.device("cpu")) == pytest.approx(2 * 4 * (1 << 20), rel=0.01)
+    assert tensor_bytes(work, torch.device("cpu")) == pytest.approx(2 * 4 * (1 << 20), rel=0.01)
 
 
 @pytest.mark.parametrize(("power", "epochs"), [(1, 10), (2, 7)])

@@ -17,12 +17,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from commands import call
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from processes import CLEAN_PROCESSES, clustered_store
 
 from bandana import store_estimate
-from bandana.__main__ import main
 from bandana.errors import UserError
 from bandana.method import GraphSpec
 from bandana.methods.bandana import Bandana, BandanaConfig
@@ -219,15 +219,6 @@ def test_a_graph_that_is_not_here_costs_like_one_that_is(tmp_path: Path, monkeyp
     absent = store_estimate.estimate_run_of_size(sizes, replace(experiment, dataset="nowhere"), device=device)
     for phase in ("training", "batch-norm statistics"):
         assert within_a_factor_of_two(absent.seconds[phase], here.seconds[phase]), phase
-
-
-def call(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
-    monkeypatch.setattr(sys, "argv", ["bandana", *words])
-    try:
-        main()
-    except SystemExit as end:
-        return int(end.code or 0)
-    return 0
 
 
 def test_the_command_says_it_all_and_starts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:

@@ -1,28 +1,18 @@
 """The verbs of a large graph from end to end: partition, verify, infer; and sentences instead of tracebacks."""
 
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from commands import call
 
 from bandana import model_folder
-from bandana.__main__ import main
 from bandana.data.tables import read_graph
 from bandana.method import GraphSpec
 from bandana.methods.bandana import Bandana, BandanaConfig
 from bandana.own.trained import TrainedModel
 from bandana.reporting.embeddings import read_embeddings
-
-
-def call(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
-    monkeypatch.setattr(sys, "argv", ["bandana", *words])
-    try:
-        main()
-    except SystemExit as end:
-        return int(end.code or 0)
-    return 0
 
 
 def test_from_tables_to_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:

@@ -48,8 +48,8 @@ def read_text(path: Path, asked: Iterable[str], choose: Choose, header: Header =
     Raises:
         UserError: It cannot be read, with the line where that can be told.
     """
-    with _unpacked(path) as file:
-        layout = detect_layout(_head(file, path), str(path), asked, header)
+    with unpacked_file(path) as file:
+        layout = detect_layout(head_of(file, path), str(path), asked, header)
     wanted = choose(checked_names(layout.names, str(path)))
     try:
         table = _parse(path, layout, wanted)
@@ -62,7 +62,7 @@ def read_text(path: Path, asked: Iterable[str], choose: Choose, header: Header =
 
 
 @contextmanager
-def _unpacked(path: Path) -> Iterator[IO[bytes]]:
+def unpacked_file(path: Path) -> Iterator[IO[bytes]]:
     """The bytes of a file, unpacked if it is gzipped."""
     try:
         with path.open("rb") as file:
@@ -97,7 +97,7 @@ class _Bounded(io.RawIOBase):
         return len(block)
 
 
-class _Squeezed(io.RawIOBase):
+class Squeezed(io.RawIOBase):
     """Text in which runs of blanks become one, and those at the ends of lines none."""
 
     def __init__(self, raw: IO[bytes]) -> None:
@@ -120,7 +120,7 @@ class _Squeezed(io.RawIOBase):
         return taken
 
 
-def _head(file: IO[bytes], path: Path) -> str:
+def head_of(file: IO[bytes], path: Path) -> str:
     """Whole lines from the beginning of a text file."""
     head = file.read(HEAD)
     for magic, what in _FOREIGN.items():
@@ -136,8 +136,8 @@ def _head(file: IO[bytes], path: Path) -> str:
 def _parse(
     path: Path, layout: Layout, wanted: Wanted, on_ragged: Callable[[Any], str] | None = None, threads: bool = True
 ) -> pa.Table:
-    with _unpacked(path) as raw:
-        text = io.BufferedReader(_Squeezed(raw), 1 << 20) if layout.squeeze else raw
+    with unpacked_file(path) as raw:
+        text = io.BufferedReader(Squeezed(raw), 1 << 20) if layout.squeeze else raw
         return pv.read_csv(
             text,
             pv.ReadOptions(
@@ -186,7 +186,7 @@ def _not_utf8(path: Path, line: int) -> UserError:
 
 def _strange_line(path: Path) -> int | None:
     """The first line that is not UTF-8."""
-    with _unpacked(path) as file:
+    with unpacked_file(path) as file:
         return next((number for number, text in enumerate(file, 1) if not _is_utf8(text)), None)
 
 
@@ -200,7 +200,7 @@ def _is_utf8(text: bytes) -> bool:
 
 def _line_of_row(path: Path, layout: Layout, row: int) -> int:
     """The line of a row, as an editor counts: blank lines hold no row."""
-    with _unpacked(path) as file:
+    with unpacked_file(path) as file:
         blank = b" \t\r\n" if layout.squeeze else b"\r\n"
         filled = (number for number, text in enumerate(file, 1) if number > layout.skipped and text.strip(blank))
         return next((number for rank, number in enumerate(filled) if rank == row), layout.skipped + row + 1)

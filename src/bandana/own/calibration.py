@@ -128,7 +128,7 @@ def _measure(graph: Graph, build: Build, training: TrainingConfig, share: float)
     if graph.links.numel() >= 20:
         split_edges(graph, 0.05, 0.05, seed=SEED)
         split_s = time.perf_counter() - started
-    peak = _tensor_bytes(lambda: _train(graph, build, training, epochs=1)[0], graph.device)
+    peak = tensor_bytes(lambda: _train(graph, build, training, epochs=1)[0], graph.device)
     method, ends = _train(graph, build, _shrunk(training, share), epochs=1 + TIMED_EPOCHS)
     started = time.perf_counter()
     with torch.no_grad():
@@ -163,7 +163,7 @@ def _power(small: _Cost, large: _Cost, ratio: float) -> int:
     return 2 if math.log(ratio) / math.log(large.links / small.links) > SQUARE_ABOVE else 1
 
 
-def _tensor_bytes(work: Callable[[], Any], device: torch.device) -> float:
+def tensor_bytes(work: Callable[[], Any], device: torch.device) -> float:
     """By how much the memory of torch's tensors rose at its highest during `work`."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)

@@ -99,8 +99,8 @@ class Stream:
 
     def _text_batches(self, layout: Layout) -> Iterator[Any]:
         kinds = {name: own_text.ID_TYPE if name in self.wanted.ids else pa.float64() for name in self.wanted.columns}
-        with own_text._unpacked(self.path) as raw:
-            text = io.BufferedReader(own_text._Squeezed(raw), 1 << 20) if layout.squeeze else raw
+        with own_text.unpacked_file(self.path) as raw:
+            text = io.BufferedReader(own_text.Squeezed(raw), 1 << 20) if layout.squeeze else raw
             with pv.open_csv(
                 text,
                 # Only a single thread counts rows, and a mistake should have its row named.
@@ -140,8 +140,8 @@ def open_stream(path: Path, choose: Choose, asked: Iterable[str] = ()) -> Stream
     if not head:
         raise UserError(f"{path}: is empty; give one line per edge or node, such as a,b.")
     if not head.startswith((_PARQUET, _ARROW_FILE, _ARROW_STREAM)):
-        with own_text._unpacked(path) as file:
-            layout = detect_layout(own_text._head(file, path), str(path), asked)
+        with own_text.unpacked_file(path) as file:
+            layout = detect_layout(own_text.head_of(file, path), str(path), asked)
         return Stream(path, layout.names, choose(checked_names(layout.names, str(path))), layout, (), head)
     with _explained(path):
         schema = _schema(path, head)

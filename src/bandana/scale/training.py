@@ -92,9 +92,9 @@ def train_on_store(
         method.train()
         for name, optimizer in optimizers.items():
             set_rate(optimizer, learning_rate(training, state.epoch + 1) * method.rate_of(name))
-        for batches in _rest_of_epoch(job, own, state, steps_per_epoch):
+        for batches in rest_of_epoch(job, own, state, steps_per_epoch):
             clock = Clock(seed, state.epoch + 1, state.step, training.epochs)
-            state.loss += _take_step(loss_of, batches, clock, own.start, optimizers, job)
+            state.loss += take_step(loss_of, batches, clock, own.start, optimizers, job)
             state.step += 1
             state.seconds = time.perf_counter() - started
             if state.step % shards.checkpoint_steps == 0 and state.step < (state.epoch + 1) * steps_per_epoch:
@@ -102,7 +102,7 @@ def train_on_store(
         loss, state.loss = state.loss, 0.0
         state.epoch += 1
         if state.epoch % training.evaluate_every == 0 or state.epoch == training.epochs:
-            best = evaluate(method, state, best, loss, lambda: _validation(job, region))
+            best = evaluate(method, state, best, loss, lambda: validation_score(job, region))
             _save(job, checkpoint, optimizers, state, best)
         if world.leads:
             on_epoch(state)
@@ -130,7 +130,7 @@ def settle_norms(job: Job, clock: Clock) -> None:
         norm.eval()
 
 
-class _SeenEnoughError(Exception):
+class SeenEnoughError(Exception):
     """Ends a forward pass at the layer whose input was wanted."""
 
 
@@ -142,16 +142,16 @@ def _statistics(job: Job, norm: nn.Module, clock: Clock) -> tuple[float, Tensor,
     def look(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         x = inputs[0].double()
         sums.add_(torch.stack([torch.full_like(sums[0], x.shape[0]), x.sum(0), x.square().sum(0)]))
-        raise _SeenEnoughError
+        raise SeenEnoughError
 
     hook = norm.register_forward_pre_hook(look)
     groups, divided = _settling_groups(job)
     places = [place for place in range(len(groups)) if not divided or place % job.world.size == job.world.rank]
     for place in places:
-        batch = _batch(job, groups[place])
+        batch = batch_of(job, groups[place])
         try:
             job.method.loss(batch, group_clock(clock, place))
-        except _SeenEnoughError:
+        except SeenEnoughError:
             continue
     hook.remove()
     count, total, squares = job.world.sum(sums) if divided else sums
@@ -173,7 +173,7 @@ def _width(norm: nn.Module) -> int:
     return norm.num_features
 
 
-def _take_step(
+def take_step(
     loss_of: nn.Module, batches: list[Batch], clock: Clock, first: int, optimizers: Optimizers, job: Job
 ) -> float:
     """Move the weights; return the loss of the whole step."""
@@ -190,19 +190,20 @@ def _take_step(
     return float(job.world.sum(loss.detach())) / job.world.size
 
 
-def _rest_of_epoch(job: Job, own: range, state: TrainingState, steps_per_epoch: int) -> Iterator[list[Batch]]:
+def rest_of_epoch(job: Job, own: range, state: TrainingState, steps_per_epoch: int) -> Iterator[list[Batch]]:
     """This process's batches of every step that the epoch still has, each read while the one before is learned."""
     plan = plan_epoch(job.store.num_parts, job.shards, job.seed, state.epoch + 1)
     done = state.step - state.epoch * steps_per_epoch
-    return ahead(lambda step: [_batch(job, plan[step, group]) for group in own], range(done, steps_per_epoch))
+    return ahead(lambda step: [batch_of(job, plan[step, group]) for group in own], range(done, steps_per_epoch))
 
 
-def _batch(job: Job, parts: Tensor) -> Batch:
+def batch_of(job: Job, parts: Tensor) -> Batch:
+    """The batch of one group of parts, where the training runs."""
     batch = group_batch(job.store, parts, job.shards, job.seed)
     return Batch(batch.graph.to(job.world.device), batch.links.to(job.world.device))
 
 
-def _validation(job: Job, region: Region) -> float:
+def validation_score(job: Job, region: Region) -> float:
     """All processes score the same pairs, which keeps them together; the leading one's word counts."""
     return job.world.agree(checked_score(dot_product_auc(job.method.embed(region.graph), region.valid)))
 
