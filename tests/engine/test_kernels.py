@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from bandana.engine import bandwidth, edge_loss, kernels
-from bandana.engine.dropout import dropout, keep_scale
+from bandana.engine.dropout import dropout, dropped_product, keep_scale
 from bandana.engine.edge_loss import DecoderWeights
 from bandana.engine.negatives import sample_negatives
 from bandana.engine.propagate import gcn_weights, propagate_with_dropout
@@ -206,6 +206,28 @@ def assert_same_loss_and_gradients(given: Problem) -> None:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_loss_and_gradients(device: torch.device, shape: tuple[int, ...]) -> None:
     assert_same_loss_and_gradients(problem(device, *shape))
+
+
+@pytest.mark.parametrize(("precision", "factor_bits"), [("high", 11), ("medium", 8)])
+@pytest.mark.parametrize("hidden", [48, 200], ids=["few hidden units", "many"])
+def test_less_precise_products_cost_what_their_bits_say(
+    device: torch.device, precision: str, factor_bits: int, hidden: int
+) -> None:
+    """Away from the kink of the ReLU, where a rounded product may fall on either side."""
+    if INTERPRETED and precision == "medium" and hidden <= kernels.FEW_HIDDEN_UNITS:
+        pytest.skip("triton's interpreter takes the bits of bfloat16 factors for integers")
+    given = problem(device, 40, 96, hidden, 300)
+    decoder = given.decoder._replace(hidden_bias=torch.where(given.decoder.hidden_bias > 0, 6.0, -6.0))
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(precision)
+    try:
+        total, gradients = edge_loss._kernel_for(decoder)(*given._replace(decoder=decoder), 0.0, None)
+    finally:
+        torch.set_float32_matmul_precision(before)
+    exact = edge_loss._loss_and_gradients(*given._replace(decoder=decoder).double(), 0.0, None, 4096)
+    for name, actual, expected in zip(NAMES, (total, *gradients), (exact[0], *exact[1]), strict=True):
+        assert actual.dtype is torch.float32, name
+        assert relative_error(actual.cpu(), expected) < 4 * 2.0**-factor_bits, name
 
 
 def test_sure_predictions_keep_their_small_losses(device: torch.device) -> None:
@@ -399,6 +421,25 @@ def test_dropout_of_a_matrix(device: torch.device, shape: tuple[int, int], monke
     back = torch.randn(shape, generator=torch.Generator().manual_seed(1))
     (gradient,) = torch.autograd.grad(out, x, back.to(device))
     torch.testing.assert_close(gradient.cpu(), back * mask)
+
+
+@pytest.mark.usefixtures("poison")
+@pytest.mark.parametrize("shape", [(50, 20), (3, 700)])
+def test_a_dropped_product_is_dropout_and_product(
+    device: torch.device, shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernels, "usable", lambda device, dtype: True)
+    draw = torch.Generator().manual_seed(0)
+    x, weight = (torch.randn(size, generator=draw).to(device).requires_grad_() for size in (shape, (shape[1], 6)))
+    back = torch.randn(shape[0], 6, generator=draw).to(device)
+
+    def outcome(product: Any) -> list[Tensor]:
+        out = product(torch.Generator(device).manual_seed(5))
+        return [out.detach(), *torch.autograd.grad(out, (x, weight), back)]
+
+    at_once = outcome(lambda generator: dropped_product(x, weight, 0.4, generator))
+    for actual, expected in zip(at_once, outcome(lambda generator: dropout(x, 0.4, generator) @ weight), strict=True):
+        torch.testing.assert_close(actual, expected)
 
 
 def assert_public_functions_use_the_kernels(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:

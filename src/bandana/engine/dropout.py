@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from bandana.engine import kernels
 
@@ -24,6 +25,14 @@ def dropout(x: Tensor, probability: float, generator: torch.Generator | None) ->
         return dropped
     out: Tensor = _Dropout.apply(x, keep_mask(x.shape, probability, generator), scale)  # type: ignore[no-untyped-call]
     return out
+
+
+def dropped_product(x: Tensor, weight: Tensor, probability: float, generator: torch.Generator | None) -> Tensor:
+    """``dropout(x) @ weight``; where a kernel drops, the dropped matrix is made again on the way back, not kept."""
+    if generator is None or probability == 0 or not kernels.usable(x.device, x.dtype):
+        return dropout(x, probability, generator) @ weight
+    product: Tensor = _DroppedProduct.apply(x, weight, keep_scale(probability), generator)  # type: ignore[no-untyped-call]
+    return product
 
 
 def keep_mask(shape: torch.Size | tuple[int, ...], probability: float, generator: torch.Generator) -> Tensor:
@@ -81,3 +90,25 @@ class _DropoutByKernel(torch.autograd.Function):
 
         (seed,) = ctx.saved_tensors
         return drop(grads[0].contiguous(), ctx.scale, seed), None, None
+
+
+class _DroppedProduct(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, scale: float, generator: torch.Generator) -> Tensor:
+        from bandana.engine.kernels.dropout import drop
+        from bandana.engine.kernels.hashing import draw_seed
+
+        x, seed = x.contiguous(), draw_seed(generator)
+        ctx.save_for_backward(x, weight, seed)
+        ctx.scale = scale
+        return drop(x, scale, seed) @ weight
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor, None, None]:
+        from bandana.engine.kernels.dropout import drop
+
+        x, weight, seed = ctx.saved_tensors
+        grad_weight = drop(x, ctx.scale, seed).t() @ grads[0]
+        grad_x = drop(grads[0] @ weight.t(), ctx.scale, seed) if ctx.needs_input_grad[0] else None
+        return grad_x, grad_weight, None, None

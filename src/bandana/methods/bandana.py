@@ -32,6 +32,9 @@ from bandana.parts.encoders import EncoderConfig, GCNEncoder
 from bandana.parts.masks import MaskConfig, draw_masks, mean_bandwidth
 from bandana.registry import register
 
+_STACKED_UP_TO = 1 << 22
+"""Elements of a layer that are copied sooner than launched for. Far above, the copies are what fills the memory."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BandanaConfig:
@@ -123,10 +126,10 @@ class Bandana(Method):
     def _mean_loss(self, layers: list[Tensor], pairs: Tensor, weight: Tensor, generator: torch.Generator) -> Tensor:
         """The mean of the layers' losses, over ``pairs [2, P]`` with weights ``[layers, P]``.
 
-        The decoder is shared and a loss is a weighted sum. So on a GPU, where launches cost more than copies, the
+        The decoder is shared and a loss is a weighted sum. So on a GPU, while launches cost more than copies, the
         layers stand below each other and are decoded at once.
         """
-        if pairs.device.type == "cpu":
+        if pairs.device.type == "cpu" or layers[0].numel() > _STACKED_UP_TO:
             losses = [self.decoder.loss(z, pairs, own, generator) for z, own in zip(layers, weight, strict=True)]
             return torch.stack(losses).mean()
         count, num_nodes = len(layers), layers[0].shape[0]

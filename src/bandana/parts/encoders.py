@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from bandana.engine.dropout import dropout
+from bandana.engine.dropout import dropped_product
 from bandana.engine.propagate import EdgeWeights, propagate, propagate_with_dropout
 from bandana.engine.structure import Structure
 from bandana.graph import Features, SparseFeatures
@@ -165,4 +165,4 @@ def project(x: Features, weight: Tensor, drop: float, generator: torch.Generator
     """``dropout(x) @ weight``. Dropping stored values of sparse features is the same distribution: zeros stay zero."""
     if isinstance(x, SparseFeatures):
         return propagate_with_dropout(x.structure, x.values, weight, drop, generator)
-    return dropout(x, drop, generator) @ weight
+    return dropped_product(x, weight, drop, generator)

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import NamedTuple, TypeAlias, TypeVar
 
 import torch
@@ -124,7 +125,7 @@ def _record(requests: Sequence[Request]) -> Recording:
         graph.register_generator_state(turns.time.generator)
         graph.register_generator_state(turns.time.epoch_generator)
     trunk = torch.cuda.current_stream()
-    branches = [torch.cuda.Stream() for _ in requests]
+    branches = [_stream(trunk.device, number) for number in range(len(requests))]
     with matmul_precision(requests[0].turns.precision), torch.cuda.graph(graph, stream=trunk):
         for branch, own_links, (turns, batch, clock) in zip(branches, links, requests, strict=True):
             fixed = replace(clock, recorded=turns.time)
@@ -174,13 +175,19 @@ class matmul_precision:  # noqa: N801 (a context, used like a function)
         torch.set_float32_matmul_precision(self._before)
 
 
+@cache
+def _stream(device: torch.device, number: int) -> torch.cuda.Stream:
+    """The same few streams for everything: torch keeps a workspace for each that ever multiplied, tens of megabytes."""
+    return torch.cuda.Stream(device)
+
+
 @contextmanager
 def own_stream(device: torch.device) -> Iterator[None]:
     """On a GPU, a stream other than the default one, as recording needs it."""
     if device.type != "cuda":
         yield
         return
-    stream = torch.cuda.Stream(device)
+    stream = _stream(torch.device("cuda", torch.cuda.current_device() if device.index is None else device.index), 0)
     stream.wait_stream(torch.cuda.current_stream(device))
     with torch.cuda.stream(stream):
         yield

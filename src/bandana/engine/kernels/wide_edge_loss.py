@@ -2,7 +2,8 @@
 """The loss of a pair decoder with many hidden units: torch multiplies the matrices, three kernels do everything else.
 
 From about a hundred hidden units on, the products are most of the work, and torch's are faster than ours. Pairs are
-taken in chunks, so that memory stays bounded. Dropout is a function of (seed, pair, column) and is never stored.
+taken in chunks, so that memory stays bounded. Dropout is a function of (seed, pair, column) and is never stored. Where
+`torch.set_float32_matmul_precision` allows bfloat16, what stands between the kernels is stored so too: half the bytes.
 """
 
 import torch
@@ -34,16 +35,19 @@ def loss_and_gradients(
     kept = round(LEVELS / scale)
     grad_z, grad_hidden = torch.zeros_like(z), torch.zeros_like(hidden_weight)
     sums = z.new_zeros(_HEAD_PROGRAMS, 2 * slope.numel() + 2)
-    products, hidden_rows = z.new_empty(size, z.shape[1]), z.new_empty(size, slope.numel())
+    stored = torch.bfloat16 if torch.get_float32_matmul_precision() == "medium" else z.dtype
+    factors, hidden_bias = hidden_weight.to(stored), decoder.hidden_bias.to(stored)
+    products = z.new_empty(size, z.shape[1], dtype=stored)
+    hidden_rows = z.new_empty(size, slope.numel(), dtype=stored)
 
     for first in range(0, pairs.shape[1], max(size, 1)):
         u, v = pairs[:, first : first + size]
         product, hidden = products[: u.numel()], hidden_rows[: u.numel()]
         _over_pairs(_hadamard, z, u, v, seed, first, kept, product)
-        torch.addmm(decoder.hidden_bias, product, hidden_weight.t(), out=hidden)
+        torch.addmm(hidden_bias, product, factors.t(), out=hidden)
         grad = _head(hidden, slope, offset, weight[first : first + size], sums)
-        grad_hidden.addmm_(grad.t(), product)
-        torch.mm(grad, hidden_weight, out=product)
+        _add_product(grad_hidden, grad.t(), product)
+        torch.mm(grad, factors, out=product)
         _over_pairs(_scatter_hadamard, z, u, v, seed, first, kept, product, grad_z)
 
     grad_slope, grad_bias, (grad_offset, total) = sums.sum(0).split([slope.numel(), slope.numel(), 2])
@@ -55,6 +59,14 @@ def loss_and_gradients(
         torch.stack([grad_offset, -grad_offset]),
     )
     return total.clone(), grads  # a result of its own, not a view that autograd would guard
+
+
+def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
+    """``total += left @ right``; a product of bfloat16 factors is rounded once before it is added."""
+    if left.dtype is total.dtype:
+        total.addmm_(left, right)
+    else:
+        total.add_(torch.mm(left, right))
 
 
 def _head(hidden: Tensor, slope: Tensor, offset: Tensor, weight: Tensor, sums: Tensor) -> Tensor:
@@ -144,7 +156,7 @@ def _scatter_hadamard(
     inside = (row < pairs)[:, None] & (column < width)[None, :]
     left = tl.load(u + row, mask=row < pairs, other=0)[:, None] * width + column[None, :]
     right = tl.load(v + row, mask=row < pairs, other=0)[:, None] * width + column[None, :]
-    grad = tl.load(grad_product + row[:, None] * width + column[None, :], mask=inside, other=0.0)
+    grad = tl.load(grad_product + row[:, None] * width + column[None, :], mask=inside, other=0.0).to(tl.float32)
     if DROPOUT:  # zeros are added too: a mask would forbid adding four elements at once, which saves more
         grad = tl.where(keeps(row_key(seed, first + row)[:, None], column[None, :], kept), grad, 0.0)
     from_right = grad * tl.load(z + right, mask=inside, other=0.0)
@@ -169,7 +181,7 @@ def _decoder_head(hidden, slope, offset, weight, sums, pairs, width, ROWS: tl.co
         row = tl.full([ROWS], block, tl.int64) * ROWS + tl.arange(0, ROWS)
         place = hidden + row[:, None] * width + column[None, :]
         inside = (row[:, None] < pairs) & real[None, :]
-        before = tl.load(place, mask=inside, other=0.0)
+        before = tl.load(place, mask=inside, other=0.0).to(tl.float32)
         active = tl.where(before <= 0, 0.0, before)  # unlike a maximum, lets NaN through
         w = tl.load(weight + row, mask=row < pairs, other=0.0)
         sign = (w > 0).to(tl.float32) - (w < 0).to(tl.float32)
