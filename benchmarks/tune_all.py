@@ -1,113 +1,183 @@
 """Search settings for every small-data cell of the paper, on validation data only, and put the winners into one book.
 
-    python benchmarks/tune_all.py --data-root PATH --out tuned --jobs 14 --budget-seconds 500
-    python benchmarks/tune_all.py --data-root PATH --out tuned --datasets cora --tasks link --trials 20 --device cpu
+    python benchmarks/tune_all.py --data-root PATH --out tuned --jobs 15 --set training.precision=tf32
+    python benchmarks/tune_all.py --data-root PATH --out tuned --cells cora-node cora-link=2 --budget-seconds 60
 
-Every cell (data set and task) is one search by `bandana.tuning`, in its own process: small graphs leave a GPU nearly
-idle, so several processes share it. The budget is the time of the whole call; each cell gets an equal share of it and
-finishes the trial in which it ends. A cell that lingers longer than the grace is given up, without the trial in flight.
-A second call goes on where the first ended: give it a larger budget, as the time of earlier calls counts.
+Every cell (data set and task) is one search of `bandana.tuning.race`: small graphs leave a GPU nearly idle, so many
+processes share it, and a free one works for the cell that is furthest behind its share of the budget. `NAME=NUMBER`
+gives a cell another share than 1. In the last part of the budget the best trials of each cell are repeated with fresh
+seeds, which choose the winner. All trials are kept as they end, and the same call goes on with what is there.
+
+No link is held out from learning to classify nodes: there the number of epochs is searched, where the paper stops by
+held-out links. Which nodes validate does not depend on it.
 
 Writes one folder per cell, `summary.csv`, and `METHOD-tuned.toml`, which belongs into `src/bandana/paper/recipes`.
 """
 
 import argparse
 import csv
-import gc
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from io import StringIO
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
-import torch
 from figures import DATASETS, METRICS
 
+from bandana.config import parse_assignment
+from bandana.devices import resolve_device
+from bandana.errors import UserError
 from bandana.files import write_text
 from bandana.paper.cookbook import recipe
-from bandana.tuning.folder import RECIPE, SEARCH, merged, read_trials
-from bandana.tuning.space import default_space
-from bandana.tuning.trials import Trial, best_of
-from bandana.tuning.tune import FIRST_SEED, Search, tune
-from bandana.workers import carry_out
+from bandana.tuning.folder import RECIPE, SEARCH, SearchFolder, merged, read_trials
+from bandana.tuning.race import Rules, Runner, race
+from bandana.tuning.space import OneOf, Space, default_space, without
+from bandana.tuning.trials import Trial, winner_of
+from bandana.tuning.tune import FIRST_SEED, Search
+from bandana.tuning.validation import LENGTH
 
 HEADER = """\
-# Settings found by `bandana tune` on validation data, as the sources say. Cells come on top of the method's own book.
+# Settings found by `benchmarks/tune_all.py` on validation data, as the sources say. Cells come on top of the method's
+# own book.
 
 """
-LARGEST_FIRST = tuple(reversed(DATASETS))
+CHANGES: Mapping[str, Mapping[str, Any]] = {
+    "node": {"split.valid_edges": 0.0, "split.test_edges": 0.0, "monitor": "none"},
+    "link": {"training.epochs": 1000, "training.schedule": "constant", "training.patience_evaluations": 15},
+}
+"""Set for all cells of a task. A search has no time for 300 epochs of patience, as the released settings have it."""
+SEEDS = {"photo": 1, "computers": 1, "cs": 1, "physics": 1}
+"""Pre-trainings per trial, where not two: these have thousands of validation nodes or links, and take longer."""
+SHARE = re.compile(r"(?=.*[1-9])\d+(\.\d+)?")
+"""A positive number."""
+LIMITS: Mapping[str, Mapping[str, float]] = {
+    "photo": {"model.encoder.width": 512},
+    "cs": {"model.encoder.width": 512},
+    "computers": {"model.encoder.width": 512, "model.negatives_per_edge": 2.0, LENGTH: 200},
+    "physics": {"model.encoder.width": 512, "model.negatives_per_edge": 2.0, LENGTH: 200},
+}
+"""Choices of the space that would take too long."""
+ALSO: Mapping[str, Sequence[Mapping[str, Any]]] = {
+    "node": [
+        {"model.mask.temperature": 0.05, "model.target": "constant", "model.encoder.width": 512},
+        {"model.mask.temperature": 0.05, "features": "row_normalised"},
+        {"model.mask.temperature": 0.05, "model.target": "constant", "model.negatives_per_edge": 4.0},
+    ],
+    "link": [
+        {"model.negatives_per_edge": 4.0, "model.decoder_dropout": 0.6},
+        {"model.negatives_per_edge": 2.0, "model.mask.temperature": 0.05, "model.target": "constant"},
+    ],
+}
+"""Tried first in every cell: what did well on validation data of Cora and CiteSeer in a few runs by hand."""
 
 
-def search_cell(
-    method: str, dataset: str, task: Any, folder: Path, seeds: int, trials: int, seconds: float, device: str, root: str
-) -> tuple[int, float | None]:
-    """Search one cell; return the number of trials and the best score."""
-    torch.set_num_threads(1)
+def search_of(method: str, dataset: str, task: Any, changes: Mapping[str, Any]) -> Search:
+    """What is searched in one cell."""
+    changes = {**CHANGES[task], **changes}
+    space = without(default_space(method, task), changes)
+    for option, limit in LIMITS.get(dataset, {}).items():
+        if isinstance(dimension := space.get(option), OneOf):
+            space[option] = OneOf(tuple(value for value in dimension.values if value <= limit))
+    if task == "node" and isinstance(dimension := space.get(LENGTH), OneOf):
+        changes = {**changes, LENGTH: max(dimension.values)}
+    seeds = range(FIRST_SEED, FIRST_SEED + SEEDS.get(dataset, 2))
+    return Search(experiment=recipe(method, dataset, task, changes), space=space, changes=changes, seeds=seeds)
 
-    def tidy(made: Sequence[Trial]) -> None:
-        gc.collect()
-        torch.cuda.empty_cache()  # wide trials would otherwise keep memory that the other processes need
 
-    search = Search(
-        experiment=recipe(method, dataset, task),
-        space=default_space(method, task),
-        seeds=range(FIRST_SEED, FIRST_SEED + seeds),
-    )
-    tuned = tune(
-        search,
-        folder,
-        trials=trials,
-        seconds=seconds,
-        jobs=seeds,
-        device=device,
-        data_root=Path(root),
-        on_trial=tidy,
-    )
-    return len(tuned.trials), tuned.best.score
+def runners_of(cells: Iterable[str], out: Path, method: str, changes: Mapping[str, Any], device: str) -> list[Runner]:
+    """The cells, written as `DATASET-TASK` or `DATASET-TASK=SHARE`, with the trials that they have."""
+    runners = []
+    for cell in cells:
+        name, _, share = cell.partition("=")
+        dataset, _, task = name.rpartition("-")
+        if task not in METRICS or not SHARE.fullmatch(share or "1"):
+            raise UserError(f"--cells: write DATASET-TASK or DATASET-TASK=SHARE, such as cora-node=1.5, got {cell!r}.")
+        search = search_of(method, dataset, task, changes)
+        folder = SearchFolder(out / name, search.to_table(device))
+        also = [_inside(search.space, picked) for picked in ALSO[task]]
+        trials = {trial.number: trial for trial in folder.trials()}
+        runners.append(Runner(search, folder, float(share or 1), also, trials))
+    return runners
+
+
+def _inside(space: Space, picked: Mapping[str, Any]) -> dict[str, Any]:
+    """What the space of a cell has of some settings."""
+    return {option: value for option, value in picked.items() if option in space and space[option].holds(value)}
 
 
 def summary(folders: Sequence[Path]) -> str:
-    """One row per cell: how many trials, what the recipe scored on validation data, and what the best trial did."""
+    """One row per cell: trials, what the start and the winner scored on validation data, and the winner afresh."""
     text = StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["cell", "trials", "failed", "best_trial", "recipe_score", "best_score", "seconds"])
+    writer.writerow(["cell", "trials", "failed", "winner", "start_score", "score", "fresh_score", "fresh", "seconds"])
     for folder in folders:
         trials = read_trials(folder / SEARCH)
-        best, failed = best_of(trials), sum(bool(trial.failure) for trial in trials)
-        seconds = sum(trial.seconds for trial in trials)
-        scores = (f"{trial.score:.4f}" for trial in (trials[0], best))
-        writer.writerow([folder.name, len(trials), failed, best.number, *scores, f"{seconds:.0f}"])
+        best, failed = winner_of(trials), sum(bool(trial.failure) for trial in trials)
+        afresh = f"{fmean(best.fresh):.4f}" if best.fresh else ""
+        seconds = f"{sum(trial.seconds for trial in trials):.0f}"
+        scores = (_shown(trial.score) for trial in (trials[0], best))
+        writer.writerow([folder.name, len(trials), failed, best.number, *scores, afresh, len(best.fresh), seconds])
     return text.getvalue()
 
 
+def _shown(score: float | None) -> str:
+    return "" if score is None else f"{score:.4f}"
+
+
+def tell(runner: Runner, trial: Trial) -> None:
+    """One line per trial that was made or repeated."""
+    scores = " ".join(f"{score:.4f}" for score in (*trial.scores, *trial.fresh))
+    print(f"{runner.folder.path.name} {trial.number}: {trial.failure or scores}, {trial.seconds:.1f} s", flush=True)
+
+
 def main() -> None:
-    """Search all cells side by side, then write the summary and the book."""
+    """Race all cells, then write the summary and the book."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data-root", required=True)
+    parser.add_argument("--data-root", type=Path)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--method", default="bandana")
-    parser.add_argument("--datasets", nargs="+", default=LARGEST_FIRST)
-    parser.add_argument("--tasks", nargs="+", default=tuple(METRICS), choices=tuple(METRICS))
-    parser.add_argument("--seeds", type=int, default=2, help="pre-trainings per trial")
-    parser.add_argument("--trials", type=int, default=1000, help="per cell; usually the budget ends a search first")
+    every_cell = [f"{dataset}-{task}" for dataset in DATASETS for task in METRICS]
+    parser.add_argument("--cells", nargs="+", default=every_cell, help="DATASET-TASK or DATASET-TASK=SHARE")
+    parser.add_argument("--set", nargs="*", default=(), dest="changes", help="option=value for all cells")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
-    parser.add_argument("--budget-seconds", type=float, default=500.0)
-    parser.add_argument("--grace-seconds", type=float, default=60.0)
+    parser.add_argument("--budget-seconds", type=float, default=400.0, help="begin no work after this time")
+    parser.add_argument("--grace-seconds", type=float, default=20.0, help="wait so long for work under way")
+    parser.add_argument("--second-leg", type=float, default=0.35, help="share of the budget for fresh seeds")
+    parser.add_argument("--finalists", type=int, default=3, help="trials of a cell that get fresh seeds")
     parser.add_argument("--device", default="auto")
+    parser.add_argument("--only-write", action="store_true", help="summary and book of the trials that are there")
     options = parser.parse_args()
-    cells = {(name, task): options.out / f"{name}-{task}" for name in options.datasets for task in options.tasks}
-    share = options.budget_seconds * min(options.jobs, len(cells)) / len(cells)
-    pieces = [
-        (options.method, *cell, folder, options.seeds, options.trials, share, options.device, options.data_root)
-        for cell, folder in cells.items()
-    ]
-    for outcome in carry_out(search_cell, pieces, jobs=options.jobs, limit=share + options.grace_seconds):
-        _, dataset, task, *_ = outcome.arguments
-        print(f"{dataset} {task}: {outcome.failure or '{} trials, best {:.4f}'.format(*outcome.result)}", flush=True)
-    done = sorted(folder for folder in cells.values() if (folder / SEARCH).exists())
-    write_text(options.out / "summary.csv", summary(done))
-    write_text(options.out / f"{options.method}-tuned.toml", HEADER + merged(folder / RECIPE for folder in done))
-    print(options.out / "summary.csv")
+    try:
+        if not options.only_write:
+            run(options)
+        write(options.out, options.method)
+    except UserError as problem:
+        parser.exit(2, f"{problem}\n")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Race the cells."""
+    changes = dict(map(parse_assignment, options.changes))
+    device = resolve_device(options.device).type
+    runners = runners_of(options.cells, options.out, options.method, changes, device)
+    rules = Rules(
+        options.jobs,
+        options.budget_seconds,
+        second_leg=options.second_leg,
+        finalists=options.finalists,
+        grace=options.grace_seconds,
+    )
+    race(runners, rules, device=device, data_root=options.data_root, on_trial=tell)
+
+
+def write(out: Path, method: str) -> None:
+    """The summary and the book of all cells that have a winner."""
+    done = sorted(path.parent for path in out.glob(f"*/{RECIPE}"))
+    write_text(out / "summary.csv", summary(done))
+    write_text(out / f"{method}-tuned.toml", HEADER + merged(folder / RECIPE for folder in done))
+    print(out / "summary.csv")
 
 
 if __name__ == "__main__":

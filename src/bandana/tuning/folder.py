@@ -15,7 +15,7 @@ from bandana.config import read_toml, to_toml
 from bandana.errors import UserError
 from bandana.files import write_text
 from bandana.reporting.record import environment
-from bandana.tuning.trials import Trial, best_of, ranked
+from bandana.tuning.trials import Trial, ranked, winner_of
 
 SEARCH, TRIALS, RECIPE = "search.json", "trials.csv", "recipe.toml"
 
@@ -52,7 +52,7 @@ class SearchFolder:
         record = {
             "search": self.search,
             "budget": budget,
-            "best": best_of(trials).number,
+            "best": winner_of(trials).number,
             "importance": importance,
             "environment": environment(),
             "trials": [asdict(trial) for trial in trials],
@@ -66,20 +66,21 @@ class SearchFolder:
 
 
 def trials_csv(trials: Sequence[Trial]) -> str:
-    """One row per trial: number, place by score, mean score, score of each seed, seconds, failure, options."""
+    """One row per trial: number, place by score, mean score, score of each seed, seconds, failure, options, fresh."""
     places = {trial.number: place for place, trial in enumerate(ranked(trials), start=1)}
     options = list(trials[0].values)
     num_seeds = max(len(trial.scores) for trial in trials)
     text = StringIO()
     writer = csv.writer(text, lineterminator="\n")
     seeds = [f"score_{place}" for place in range(num_seeds)]
-    writer.writerow(["trial", "place", "score", *seeds, "seconds", "failure", *options])
+    writer.writerow(["trial", "place", "score", *seeds, "seconds", "failure", *options, "fresh"])
     for trial in trials:
         scores = [*trial.scores, *[""] * (num_seeds - len(trial.scores))]
         score = "" if trial.score is None else trial.score
         values = [trial.values[option] for option in options]
         place = places.get(trial.number, "")
-        writer.writerow([trial.number, place, score, *scores, f"{trial.seconds:.2f}", trial.failure, *values])
+        fresh = " ".join(map(str, trial.fresh))
+        writer.writerow([trial.number, place, score, *scores, f"{trial.seconds:.2f}", trial.failure, *values, fresh])
     return text.getvalue()
 
 
@@ -113,7 +114,8 @@ def read_trials(file: Path) -> list[Trial]:
     """
     table = _read(file)
     try:
-        return [Trial(**{**row, "scores": tuple(row["scores"])}) for row in table["trials"]]
+        rows = ({**row, **{key: tuple(row.get(key, ())) for key in ("scores", "fresh")}} for row in table["trials"])
+        return [Trial(**row) for row in rows]
     except (KeyError, TypeError) as problem:
         raise _unreadable(file, problem) from None
 

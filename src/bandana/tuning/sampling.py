@@ -4,38 +4,60 @@ A proposal depends on the seed, the number of the trial and the trials before it
 interrupted goes on as if it had not been.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from bandana.errors import UserError
-from bandana.tuning.space import Dimension, OneOf, Space
-from bandana.tuning.trials import Trial
+from bandana.tuning.space import Dimension, Interval, OneOf, Space
+from bandana.tuning.trials import Trial, ranked
 
 WORST = 0.0
 """What the sampler is told of a trial that failed: scores are shares, so none is lower."""
-RANDOM_TRIALS = 10
-"""Drawn at random before the sampler begins to learn."""
+VARIATIONS = 10
+"""Trials that vary the best one at random, before the sampler begins to learn; a third of the later ones do, too."""
+VARIED_SHARE = 0.3
+"""Of the options in such a trial. A recipe is a good place in a space that is mostly bad."""
 FEWEST_FOR_IMPORTANCE = 12
 
 
-def propose(space: Space, trials: Sequence[Trial], seed: int) -> dict[str, Any]:
-    """Values for the next trial, by optuna's tree-structured Parzen estimator.
+def propose(
+    space: Space,
+    trials: Sequence[Trial],
+    seed: int,
+    *,
+    number: int | None = None,
+    start: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Values for the next trial: variations of the best one, or by optuna's tree-structured Parzen estimator.
 
     Args:
         space: What may vary.
         trials: All trials so far.
         seed: Of the search.
+        number: Of the trial, where others are still under way; else the next one.
+        start: What is varied as long as no trial has a score.
 
     Raises:
         UserError: optuna is not installed.
     """
     optuna = _optuna()
-    trial_seed = int(np.random.SeedSequence([seed, len(trials)]).generate_state(1)[0])
-    sampler = optuna.samplers.TPESampler(seed=trial_seed, n_startup_trials=RANDOM_TRIALS)
+    good = ranked(trials)
+    start = good[0].values if good else start
+    number = len(trials) if number is None else number
+    random = np.random.default_rng([seed, number])
+    vary = len(trials) <= VARIATIONS or number % 3 == 0
+    sampler_seed = int(random.integers(2**32))
+    kinds = optuna.samplers
+    sampler = kinds.RandomSampler(sampler_seed) if vary else kinds.TPESampler(seed=sampler_seed, n_startup_trials=0)
     asked = _study(optuna, space, trials, sampler).ask(_distributions(optuna, space))
-    return {option: _decoded(dimension, asked.params[option]) for option, dimension in space.items()}
+    values = {option: _decoded(dimension, asked.params[option]) for option, dimension in space.items()}
+    if not vary or start is None:
+        return values
+    varied = random.random(len(space)) < VARIED_SHARE
+    varied[random.integers(len(space))] = True
+    return {option: values[option] if new else start[option] for option, new in zip(space, varied, strict=True)}
 
 
 def importance(space: Space, trials: Sequence[Trial]) -> dict[str, float]:
@@ -92,7 +114,7 @@ def _distribution(kinds: Any, dimension: Dimension) -> Any:
 
 
 def _encoded(dimension: Dimension, value: Any) -> Any:
-    return dimension.place(value) if isinstance(dimension, OneOf) else value
+    return dimension.place(value) if isinstance(dimension, OneOf) else dimension.nearest(value)
 
 
 def _decoded(dimension: Dimension, value: Any) -> Any:
@@ -100,5 +122,10 @@ def _decoded(dimension: Dimension, value: Any) -> Any:
 
 
 def _inside(space: Space, trial: Trial) -> bool:
-    """Whether the sampler can learn from a trial; the recipe, which comes first, may lie outside of the space."""
-    return all(dimension.holds(trial.values[option]) for option, dimension in space.items())
+    """Whether the sampler can learn from a trial: what varies a recipe may hold a choice that the space has not."""
+    return all(
+        isinstance(trial.values[option], int | float)
+        if isinstance(dimension, Interval)
+        else dimension.holds(trial.values[option])
+        for option, dimension in space.items()
+    )

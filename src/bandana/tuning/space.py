@@ -44,9 +44,13 @@ class Interval:
         number = isinstance(value, int if self.whole else int | float) and not isinstance(value, bool)
         return number and self.low <= value <= self.high
 
+    def nearest(self, value: float) -> float:
+        """The value, or the end that it lies beyond: no weight decay is about as good as the least."""
+        return min(max(value, self.low), self.high)
+
     def rounded(self, value: float) -> float:
         """A fraction with as many digits as matter, so that a recipe can be read; whole numbers stay."""
-        return value if self.whole else min(max(float(f"{value:.{SIGNIFICANT_DIGITS}g}"), self.low), self.high)
+        return value if self.whole else self.nearest(float(f"{value:.{SIGNIFICANT_DIGITS}g}"))
 
     def ends(self) -> tuple[float, float]:
         return self.low, self.high

@@ -23,8 +23,9 @@ class Trial:
         number: From 0; the first is the recipe as it stands.
         values: Dotted options and their values.
         scores: Validation score of each seed; empty if it failed.
-        seconds: What it took.
+        seconds: What it took, fresh seeds included.
         failure: Why there are no scores, or empty.
+        fresh: Validation scores of seeds that did not choose it, in the same order for all trials that have some.
     """
 
     number: int
@@ -32,6 +33,7 @@ class Trial:
     scores: tuple[float, ...] = ()
     seconds: float = 0.0
     failure: str = ""
+    fresh: tuple[float, ...] = ()
 
     @property
     def score(self) -> float | None:
@@ -76,11 +78,29 @@ def best_of(trials: Sequence[Trial]) -> Trial:
     return ranked(trials)[0]
 
 
+def winner_of(trials: Sequence[Trial]) -> Trial:
+    """The trial to take: by fresh seeds where some trials were repeated with them, else the one with the best score.
+
+    The highest of many scores was lucky too, and fresh seeds do not know about its luck. Trials are compared by the
+    seeds that all repeated ones have in common; of equals, the one that did better before.
+    """
+    repeated = [trial for trial in ranked(trials) if trial.fresh]
+    if not repeated:
+        return best_of(trials)
+    shared = min(len(trial.fresh) for trial in repeated)
+    return max(repeated, key=lambda trial: fmean(trial.fresh[:shared]))
+
+
 def ranked(trials: Sequence[Trial]) -> list[Trial]:
     """The trials that have a score, best first."""
     scored = ((trial.score, trial) for trial in trials)
     pairs = sorted(((score, trial) for score, trial in scored if score is not None), key=lambda pair: -pair[0])
     return [trial for _, trial in pairs]
+
+
+def failure_of(problem: UserError | torch.OutOfMemoryError) -> str:
+    """Why a trial has no scores."""
+    return str(problem) if isinstance(problem, UserError) else "it does not fit into the memory of the device."
 
 
 def _tried(objective: Objective, number: int, values: dict[str, Any]) -> Trial:
@@ -89,14 +109,8 @@ def _tried(objective: Objective, number: int, values: dict[str, Any]) -> Trial:
     failure = ""
     try:
         scores = tuple(objective(values))
-    except UserError as problem:
+    except (UserError, torch.OutOfMemoryError) as problem:
+        failure = failure_of(problem)
         if number == 0:
-            raise
-        failure = str(problem)
-    except torch.OutOfMemoryError:
-        if number == 0:
-            raise UserError(
-                "The recipe itself does not fit into the memory of the device; try a smaller one."
-            ) from None
-        failure = "out of memory"
+            raise UserError(f"The recipe itself gives no score: {failure}") from None
     return Trial(number=number, values=values, scores=scores, seconds=time.perf_counter() - started, failure=failure)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from bandana import __version__
@@ -16,7 +17,7 @@ from bandana.experiment import Experiment, OnEpoch
 from bandana.tuning.folder import SearchFolder, recipe_text
 from bandana.tuning.sampling import importance, propose, require_optuna
 from bandana.tuning.space import OneOf, Space, spoken
-from bandana.tuning.trials import Trial, best_of, search
+from bandana.tuning.trials import Trial, best_of, search, winner_of
 from bandana.tuning.validation import validation_scores
 
 FIRST_SEED = 1000
@@ -145,20 +146,31 @@ def tune(
 
 
 def tuned_recipe(what: Search, trials: Sequence[Trial]) -> str:
-    """The best trial as a cell of a recipe book, which says how it was found."""
-    best, first = best_of(trials), trials[0]
-    assert best.score is not None
-    assert first.score is not None
-    fixed = ", ".join(f"{option} = {value}" for option, value in what.changes.items())
-    set_by_hand = f"; set by hand: {fixed}" if fixed else ""
+    """The winning trial as a cell of a recipe book, which says how it was found."""
+    best, first = winner_of(trials), trials[0]
     source = (
-        f"tuned here on validation data: trial {best.number} of {len(trials)} (0 is the recipe that it starts from), "
-        f"search by optuna's TPE with seed {what.sampler_seed}; mean {MEASURES[what.experiment.task]} "
-        f"{best.score:.4f} over {_counted(what.seeds)}, {first.score:.4f} for trial 0"
-        f"{set_by_hand}; bandana {__version__}"
+        f"tuned here on validation data: trial {best.number} of {len(trials)} (0 is where the search starts), "
+        f"search by optuna's TPE with seed {what.sampler_seed}, {sum(trial.seconds for trial in trials):.0f} s; "
+        f"mean {MEASURES[what.experiment.task]} {_spoken(best.score)} over {_counted(what.seeds)}, "
+        f"{_spoken(first.score)} for trial {first.number}{_confirmed(best, trials)}"
     )
+    if what.changes:
+        source += f"; set by hand: {', '.join(f'{option} = {value}' for option, value in what.changes.items())}"
+    source += f"; bandana {__version__}"
     values = {**what.changes, **best.values}
     return recipe_text(what.experiment.task, what.experiment.dataset, values, source)
+
+
+def _confirmed(best: Trial, trials: Sequence[Trial]) -> str:
+    """What fresh seeds say, where trials were repeated with some."""
+    if not best.fresh:
+        return ""
+    repeated = sum(bool(trial.fresh) for trial in trials)
+    return f"; taken out of {repeated} for {fmean(best.fresh):.4f} over {len(best.fresh)} fresh seeds"
+
+
+def _spoken(score: float | None) -> str:
+    return "no score" if score is None else f"{score:.4f}"
 
 
 def _counted(seeds: range) -> str:

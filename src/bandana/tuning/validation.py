@@ -1,19 +1,29 @@
 """How good an experiment's settings are on validation data. Test links and test labels are never looked at."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from operator import attrgetter
+from statistics import fmean
+from typing import Any
 
 import torch
+from torch import Tensor
 
+from bandana.config import nest, patch
 from bandana.data.datasets import Dataset
 from bandana.data.features import preprocess
-from bandana.data.splits import split_nodes
+from bandana.data.splits import EdgeSplit, split_nodes
 from bandana.errors import UserError
 from bandana.evaluation.linear_probe import validation_score
 from bandana.experiment import Experiment, OnEpoch, build, edges_of, embed, monitor_of
-from bandana.method import GraphSpec
+from bandana.graph import Graph
+from bandana.method import GraphSpec, Method
 from bandana.training.steps import Training
 from bandana.training.together import carry_out
-from bandana.training.trainer import pretraining
+from bandana.training.trainer import TrainingState, pretraining
+from bandana.tuning.space import OneOf, Space
+
+LENGTH = "training.epochs"
+READABLE = (LENGTH, "probe.weight_decay", "probe.normalize")
 
 
 def validation_scores(
@@ -59,17 +69,92 @@ def validation_run(
             f"monitor: the {experiment.dataset} recipe of {experiment.method} looks at no validation links, so there "
             "is nothing to tune by. Use --set monitor=dot_product."
         )
-    graph = preprocess(data.graph, experiment.features).to(device)
-    if experiment.task == "node" and graph.y is None:
-        raise UserError(f"{data.name}: has no labels, so its nodes cannot be classified. Use --task link.")
-    edges = edges_of(experiment, data, graph, seed)
-    method = build(experiment, GraphSpec.of(graph), seed).to(device)
+    graph, edges, method = _prepared(experiment, data, seed, device)
     monitor = monitor_of(experiment, method, edges)
     state = yield from pretraining(
         method, edges.train, experiment.training, seed=seed, monitor=monitor, on_epoch=on_epoch
     )
     if experiment.task == "link":
         return state.progress.best_value
-    assert graph.y is not None
-    nodes = data.node_split or split_nodes(graph.y, experiment.split.nodes, seed=seed)
-    return validation_score(embed(method, graph), graph.y, nodes, experiment.probe, seed)
+    return _node_score(embed(method, graph), experiment, data, seed)
+
+
+def readable(experiment: Experiment, space: Space) -> dict[str, tuple[Any, ...]]:
+    """The options of a space that need no training of their own: see `read_off`."""
+    if experiment.task != "node" or experiment.monitor != "none" or experiment.training.schedule != "constant":
+        return {}
+    wanted = ((option, space.get(option)) for option in READABLE)
+    return {option: dimension.values for option, dimension in wanted if isinstance(dimension, OneOf)}
+
+
+def read_off(
+    experiment: Experiment,
+    data: Dataset,
+    seeds: Sequence[int],
+    device: torch.device,
+    choices: Mapping[str, Sequence[Any]],
+) -> tuple[dict[str, Any], list[float]]:
+    """The best lengths of training and probes for an experiment, and the validation scores of every seed with them.
+
+    A training that is stopped by nothing and whose rate is level passes through all shorter ones on its way, and a
+    probe only reads. So one training per seed serves all choices: the length is chosen with the experiment's own probe,
+    then the probe's options one by one.
+
+    Args:
+        experiment: What to judge; nodes, as `readable` wants it.
+        data: Its data set.
+        seeds: As in `validation_scores`; they are trained side by side.
+        device: Where to train.
+        choices: Values of options, as `readable` gives them.
+    """
+    lengths = sorted(choices.get(LENGTH, [experiment.training.epochs]))
+    longest = patch(experiment, nest({LENGTH: lengths[-1]}))
+    runs = (_embeddings(longest, data, seed, device, lengths) for seed in seeds)
+    by_seed = carry_out(runs, device, len(seeds))
+
+    def scores(values: Mapping[str, Any]) -> list[float]:
+        chosen = patch(longest, nest(values))
+        place = lengths.index(chosen.training.epochs)
+        return [_node_score(kept[place], chosen, data, seed) for kept, seed in zip(by_seed, seeds, strict=True)]
+
+    best: dict[str, Any] = {option: attrgetter(option)(experiment) for option in choices if option != LENGTH}
+    found: list[float] = []
+    for option, values in {LENGTH: lengths, **choices}.items():
+        for value in values:
+            if best.get(option) != value:
+                tried = scores({**best, option: value})
+                if not found or fmean(tried) > fmean(found):
+                    found, best = tried, {**best, option: value}
+    return best, found
+
+
+def _embeddings(
+    experiment: Experiment, data: Dataset, seed: int, device: torch.device, lengths: Collection[int]
+) -> Training[list[Tensor]]:
+    """``[nodes, width]`` embeddings after several numbers of epochs of one pre-training."""
+    graph, edges, method = _prepared(experiment, data, seed, device)
+    kept: list[Tensor] = []
+
+    def keep(state: TrainingState) -> None:
+        if state.epoch in lengths:
+            kept.append(embed(method, graph))
+
+    yield from pretraining(method, edges.train, experiment.training, seed=seed, on_epoch=keep)
+    return kept
+
+
+def _prepared(
+    experiment: Experiment, data: Dataset, seed: int, device: torch.device
+) -> tuple[Graph, EdgeSplit, Method]:
+    """The whole graph, what is held out of it, and an untrained method."""
+    graph = preprocess(data.graph, experiment.features).to(device)
+    if experiment.task == "node" and graph.y is None:
+        raise UserError(f"{data.name}: has no labels, so its nodes cannot be classified. Use --task link.")
+    return graph, edges_of(experiment, data, graph, seed), build(experiment, GraphSpec.of(graph), seed).to(device)
+
+
+def _node_score(z: Tensor, experiment: Experiment, data: Dataset, seed: int) -> float:
+    labels = data.graph.y
+    assert labels is not None
+    nodes = data.node_split or split_nodes(labels, experiment.split.nodes, seed=seed)
+    return validation_score(z, labels, nodes, experiment.probe, seed)
