@@ -1,9 +1,11 @@
 """Power-law graphs with planted communities, of any size: edges and features streamed into Parquet files.
 
 Node weights follow a power law, as in Chung and Lu ("Connected components in random graphs with given expected degree
-sequences", 2002): an edge picks its ends in proportion to them, the second one with probability ``1 - mixing`` among
-the nodes of the first one's community. Communities are interleaved over the ids, so that no order gives them away.
-Features are the community's centre and noise. Memory is that of the nodes; edges are drawn a batch at a time.
+sequences", 2002): an edge picks its ends in proportion to them, the second one mostly among the nodes of the first
+one's community, and there mostly in its circle. Circles keep their size when a graph grows, as acquaintances do, so
+that a larger graph cuts into more parts as well as a smaller one. Both are interleaved over the ids: no order gives
+them away. Features are the community's centre and noise. Memory is that of the nodes; edges are drawn a batch at a
+time.
 
     python benchmarks/power_law.py 10_000_000 folder/
 """
@@ -20,6 +22,7 @@ import pyarrow.parquet as pq
 
 BATCH = 1 << 20
 Indices = npt.NDArray[np.int64]
+Heights = npt.NDArray[np.float64]
 
 
 class PowerLaw(NamedTuple):
@@ -29,7 +32,9 @@ class PowerLaw(NamedTuple):
         rows: Undirected edges to draw; loops and repetitions among them are left in.
         mean_degree: Of the drawn edges.
         communities: How many, of nearly equal sizes.
+        circle: About how many nodes make a circle; a smaller community is one.
         mixing: Share of the edges that ignore communities.
+        roaming: Share of the edges that stay in a community and ignore its circles.
         exponent: Of the tail of the degrees' distribution.
         features: Numbers per node.
         noise: Deviation of a feature from its community's centre, whose own deviation is 1.
@@ -39,7 +44,9 @@ class PowerLaw(NamedTuple):
     rows: int
     mean_degree: float = 20.0
     communities: int = 100
+    circle: int = 500
     mixing: float = 0.3
+    roaming: float = 0.1
     exponent: float = 2.5
     features: int = 32
     noise: float = 2.0
@@ -53,25 +60,36 @@ class PowerLaw(NamedTuple):
         """The planted community of each node."""
         return nodes % self.communities
 
+    @property
+    def circles(self) -> int:
+        """In each community."""
+        return max(round(self.num_nodes / self.communities / self.circle), 1)
+
+    def circle_of(self, nodes: Indices) -> Indices:
+        """The circle of each node; those of a community follow each other."""
+        return self.community(nodes) * self.circles + nodes // self.communities % self.circles
+
 
 def edge_batches(graph: PowerLaw) -> Iterator[tuple[Indices, Indices]]:
     """The ends of the edges, a batch at a time."""
     random, nodes = np.random.default_rng([graph.seed, 0]), np.arange(graph.num_nodes)
     ranks = random.permutation(graph.num_nodes) + 1.0
     weights = (ranks / graph.num_nodes) ** (-1 / (graph.exponent - 1))
-    by_community = np.argsort(graph.community(nodes), kind="stable")
-    # One ladder of summed weights serves both draws: a community is a stretch of it.
-    ladder = np.concatenate([[0.0], weights[by_community].cumsum()])
-    stretch = np.concatenate([[0], np.bincount(graph.community(nodes), minlength=graph.communities).cumsum()])
-    low, high = ladder[stretch[:-1]], ladder[stretch[1:]]
+    by_circle = np.argsort(graph.circle_of(nodes), kind="stable")
+    # One ladder of summed weights serves all draws: a circle is a stretch of it, and so is a community.
+    ladder = np.concatenate([[0.0], weights[by_circle].cumsum()])
+    members = np.bincount(graph.circle_of(nodes), minlength=graph.communities * graph.circles)
+    circle = ladder[np.concatenate([[0], members.cumsum()])]
+    community = circle[:: graph.circles]
     for start in range(0, graph.rows, BATCH):
         count = min(BATCH, graph.rows - start)
-        source = _step(ladder, random.random(count) * ladder[-1], by_community)
-        home = graph.community(source)
-        inside = random.random(count) >= graph.mixing
-        draw = random.random(count)
-        height = np.where(inside, low[home] + draw * (high[home] - low[home]), draw * ladder[-1])
-        yield source, _step(ladder, height, by_community)
+        source = _step(ladder, random.random(count) * ladder[-1], by_circle)
+        where, draw = random.random(count), random.random(count)
+        own = _within(circle, graph.circle_of(source), draw)
+        roaming = where < graph.mixing + graph.roaming
+        own[roaming] = _within(community, graph.community(source[roaming]), draw[roaming])
+        own[where < graph.mixing] = draw[where < graph.mixing] * ladder[-1]
+        yield source, _step(ladder, own, by_circle)
 
 
 def feature_batches(graph: PowerLaw) -> Iterator[tuple[Indices, npt.NDArray[np.float32]]]:
@@ -101,7 +119,12 @@ def write(graph: PowerLaw, folder: Path) -> tuple[Path, Path, Path]:
     return edges, features, labels
 
 
-def _step(ladder: npt.NDArray[np.float64], height: npt.NDArray[np.float64], nodes: Indices) -> Indices:
+def _within(bounds: Heights, group: Indices, draw: Heights) -> Heights:
+    """Heights at random on the stretches of some groups."""
+    return bounds[group] + draw * (bounds[group + 1] - bounds[group])
+
+
+def _step(ladder: Heights, height: Heights, nodes: Indices) -> Indices:
     """The nodes on whose step of the ladder the heights are."""
     step = np.searchsorted(ladder, height, "right") - 1
     return nodes[step.clip(0, len(nodes) - 1)]

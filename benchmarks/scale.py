@@ -1,255 +1,261 @@
 """Costs and quality of training from a store, on power-law graphs with planted communities of 10^5 to 10^8 edges.
 
     python benchmarks/scale.py --folder FOLDER --csv scale.csv
-    python benchmarks/scale.py --folder FOLDER --csv scale.csv --edges 100000 1000000 --budget-seconds 600
-    python benchmarks/scale.py --folder FOLDER --csv real.csv --real cora pubmed --seeds 5
+    python benchmarks/scale.py --folder FOLDER --csv scale.csv --edges 100000 1000000 --ways 1x2 full --epochs 5
     python benchmarks/scale.py --ogb --csv ogb.csv
 
 Every work is the command that a user types, in processes of its own, start-up included. Edges are directed entries as
-drawn; parts grow in number and not in size, so that a step costs the same on every graph. Full-graph training has the
-same held-out links and pairs, and as many steps per epoch. `docs/scale.md` reads the figures.
+drawn; parts grow in number and not in size, so that a step costs the same on every graph. A way such as 1x2 is one
+process on two cores, from the store; `full` is training in memory on both, with the same held-out links and pairs, and
+as many steps per epoch. Interrupted, the same command goes on: rows of the CSV are not measured again, and stores are
+kept. `docs/scale.md` reads the figures.
 """
 
 import argparse
-import csv
+import json
 import os
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from importlib.metadata import version
 from pathlib import Path
-from statistics import fmean, stdev
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
-import torch
-from power_law import PowerLaw, write
-from scale_ogb import PUBLISHED, on_paper
-from scale_runs import (
-    CPU,
-    Budget,
-    OutOfBudgetError,
-    record_of,
-    settings,
-    start_up,
-    store_of,
-    train_on_the_full_graph,
-)
+from scale_commands import CORES, Budget, OutOfBudgetError, Rows, Taken, record_of, settings
+from scale_summary import summary
 
-from bandana.config import parse_assignment
-from bandana.store_estimate import estimate_run
-from bandana.store_experiment import StoreExperiment
-
+HERE = Path(__file__).parent
 EDGES = (100_000, 1_000_000, 10_000_000, 100_000_000)
+STORE_WAYS = {"1x2": (1, 2), "1x1": (1, 1), "2x2": (2, 2)}
+"""Processes, and cores for all of them together."""
+WAYS = (*STORE_WAYS, "full")
+ALL_WAYS_UP_TO = 10_000_000
+"""Directed edges; a larger graph is learned in the first way only, unless ways are named."""
 ENTRIES_PER_PART, FEWEST_PARTS = 20_000, 16
-FULL_UP_TO = 10_000_000
-"""Directed edges of the largest graph that is also trained on as a whole."""
+PARTS_PER_STEP = 16
+"""As the settings of a run on a store have it: four groups of four."""
+STEPS, FEWEST_EPOCHS = 64, 2
+"""Where epochs are not given: enough of them for so many steps."""
 MODEL = {"model.encoder.width": 64, "model.encoder.num_layers": 2, "model.decoder_width": 32, "training.lr": 0.005}
-MODEL |= {"training.patience_evaluations": 0, "shards.evaluation_edges": 1_000_000, "probe.repeats": 3}
-ALLOWED = {"auc": 0.005, "micro_f1": 0.01}
-"""What partition training may lose on real graphs."""
+MODEL |= {"training.patience_evaluations": 0, "shards.evaluation_edges": 500_000, "probe.repeats": 3}
+SCORES = ("auc", "micro_f1", "nmi")
 
 
-GROUPS_OF_REAL = ("shards.parts_per_group=4", "shards.groups_per_step=1")
-"""A quarter of a graph at a time. Four ways to cut Cora into 16 parts were compared by validation AUC (links, seed 0),
-after four groups per step had lost more than allowed on its test links; judge this one by other seeds and data sets."""
+class Bench(NamedTuple):
+    """What is the same for all sizes.
+
+    Attributes:
+        budget: Time that is left.
+        rows: Where results go.
+        cpu_time: Whether estimates are in seconds of the processor.
+    """
+
+    budget: Budget
+    rows: Rows
+    cpu_time: bool
+
+    def say(self, edges: int, what: str) -> None:
+        """On the error stream, before it begins."""
+        left = f"{self.budget.left / 60:.0f} min left"
+        print(f"{time.strftime('%H:%M:%S')}  {edges:,} edges: {what} ({left})", file=sys.stderr, flush=True)
 
 
-class Rows:
-    """Results, printed and written to a file as they come."""
+class Size(NamedTuple):
+    """One of the graphs, for how many epochs it is learned, and the folder for its tables, store and runs."""
 
-    def __init__(self, path: Path | None) -> None:
-        self._path, self.all = path, list[dict[str, Any]]()
+    edges: int
+    epochs: int
+    place: Path
 
-    def add(self, **row: Any) -> None:
-        self.all.append(row)
-        print("  ".join(f"{name} {_short(value)}" for name, value in row.items()), flush=True)
-        if self._path is not None:
-            names = list(dict.fromkeys(name for known in self.all for name in known))
-            with self._path.open("w", newline="") as file:
-                table = csv.DictWriter(file, names)
-                table.writeheader()
-                table.writerows(self.all)
+    @classmethod
+    def of(cls, edges: int, epochs: int | None, folder: Path) -> "Size":
+        steps = steps_per_epoch(parts_of(edges))
+        return cls(edges, epochs or max(STEPS // steps, FEWEST_EPOCHS), folder / f"edges-{edges}")
 
-    def where(self, **wanted: Any) -> Iterator[dict[str, Any]]:
-        return (row for row in self.all if all(row.get(name) == value for name, value in wanted.items()))
+    @property
+    def store(self) -> Path:
+        return self.place / "store"
 
+    @property
+    def changes(self) -> dict[str, Any]:
+        return {**MODEL, "training.epochs": self.epochs, "training.evaluate_every": self.epochs}
 
-def synthetic(edges: int, folder: Path, budget: Budget, rows: Rows) -> None:
-    """Everything about one size."""
-    graph, place = PowerLaw(edges // 2), folder / f"edges-{edges}"
-    names = [place / f"{name}.parquet" for name in ("edges", "features", "labels")]
-    if not names[-1].exists():
-        write(graph, place)
-    store, parts = place / "store", max(FEWEST_PARTS, edges // ENTRIES_PER_PART)
-    tables = (names[0], store, "--features", names[1], "--labels", names[2])
-    cut = budget.run("partition", *tables, "-k", str(parts), "--partitioner", "stream", "--force")
-    rows.add(what="partition", edges=edges, nodes=graph.num_nodes, parts=parts, **cut._asdict())
-
-    # About as many steps on every graph, but an epoch at least.
-    epochs = max(min(round(4_000_000 / edges), 20), 2)
-    changes: Mapping[str, Any] = {**MODEL, "training.epochs": epochs, "training.evaluate_every": epochs}
-    experiment = StoreExperiment.of("bandana", store, "node", changes)
-    start = start_up(budget)
-    start_s = start.cpu_s if time.perf_counter is time.process_time else start.seconds
-    for processes, cores in ((1, None), (1, 1), (2, 2)):
-        expected = estimate_run(experiment, processes=processes, device=CPU)
-        out = place / f"run-{processes}-{cores}"
-        shutil.rmtree(out, ignore_errors=True)
-        words = ("run", "bandana", store, "--task", "node", "--device", "cpu", "--out", out, *settings(changes))
-        taken = budget.run(*words, processes=processes if processes > 1 else 0, cores=cores)
-        rows.add(
-            what="store",
-            edges=edges,
-            processes=processes,
-            cores=cores or os.cpu_count(),
-            epochs=epochs,
-            epoch_s=record_of(out)["seconds"]["pretrain"] / epochs,
-            **taken._asdict(),
-            estimated_s=start_s + sum(expected.seconds.values()),
-            estimated_mb=expected.memory / 1e6,
-            **_scores(record_of(out)["metrics"]),
-        )
-    if edges <= FULL_UP_TO:
-        _full(experiment, edges, parts, budget, rows)
+    @property
+    def entries(self) -> int:
+        """Directed edges of the store: those drawn, less loops and repetitions."""
+        return int(json.loads((self.store / "store.json").read_text())["num_edges"])
 
 
-def _full(experiment: StoreExperiment, edges: int, parts: int, budget: Budget, rows: Rows) -> None:
-    """Full-graph training in a process of its own."""
-    shards = experiment.shards
-    steps = -(-parts // (shards.parts_per_group * shards.groups_per_step))
-    out = Path(experiment.dataset).parent / "full.csv"
-    command = [sys.executable, __file__, "--only-full", experiment.dataset, "--csv", str(out)]
-    command += ["--steps", str(steps), "--epochs", str(experiment.training.epochs)]
-    taken = budget.measure(command)
-    with out.open(newline="") as file:
-        found = {name: float(value) for name, value in next(csv.DictReader(file)).items() if name != "what"}
-    epoch_s = found["seconds"] / found["epochs"]
-    scores = _scores(found)
-    rows.add(
-        what="full graph", edges=edges, epochs=experiment.training.epochs, epoch_s=epoch_s, **taken._asdict(), **scores
+def parts_of(edges: int) -> int:
+    return max(FEWEST_PARTS, edges // ENTRIES_PER_PART)
+
+
+def steps_per_epoch(parts: int) -> int:
+    return -(-parts // PARTS_PER_STEP)
+
+
+def measure_size(bench: Bench, size: Size, ways: Iterable[str]) -> None:
+    """Everything about one size that is not known yet."""
+    prepare(bench, size)
+    for way in ways:
+        if bench.rows.has(edges=size.edges, epochs=size.epochs, way=way):
+            continue
+        if way == "full":
+            learn_in_memory(bench, size)
+        else:
+            learn_from_store(bench, size, way)
+    runs = [run for way in STORE_WAYS if ((run := size.place / f"run-{way}") / "record.json").exists()]
+    if runs and not bench.rows.has(what="infer", edges=size.edges):
+        infer(bench, size, runs[0])
+
+
+def prepare(bench: Bench, size: Size) -> None:
+    """Draw a graph and lay it into a store, where that has not been done."""
+    edges, place, store = size.edges, size.place, size.store
+    if not bench.rows.has(what="draw", edges=edges) or not (place / "labels.parquet").exists():
+        bench.say(edges, "draw")
+        shutil.rmtree(place, ignore_errors=True)
+        drawn = bench.budget.measure([sys.executable, str(HERE / "power_law.py"), str(edges // 2), str(place)])
+        bench.rows.add(what="draw", edges=edges, **drawn._asdict())
+    if not bench.rows.has(what="partition", edges=edges, parts=parts_of(edges)) or not (store / "store.json").exists():
+        bench.say(edges, f"partition into {parts_of(edges):,} parts")
+        forget_unfinished(place)
+        tables = ("--features", place / "features.parquet", "--labels", place / "labels.parquet")
+        cut = ("-k", str(parts_of(edges)), "--partitioner", "stream", "--force")
+        taken = bench.budget.run("partition", place / "edges.parquet", store, *tables, *cut)
+        facts = json.loads((store / "store.json").read_text())
+        counts = {"entries": facts["num_edges"], "nodes": facts["num_nodes"], "parts": parts_of(edges)}
+        bench.rows.add(what="partition", edges=edges, **counts, **taken._asdict())
+
+
+def learn_from_store(bench: Bench, size: Size, way: str) -> None:
+    """Estimate a run, run it, and look for the communities in its vectors."""
+    processes, cores = STORE_WAYS[way]
+    start_s = start_up(bench)
+    bench.say(size.edges, f"estimate {way}")
+    clock = ["--cpu-time"] if bench.cpu_time else []
+    _, expected = started(bench, size, "estimate", "--processes", str(processes), *clock, cores=cores)
+    out = size.place / f"run-{way}"
+    shutil.rmtree(out, ignore_errors=True)
+    bench.say(size.edges, f"learn {way}, {size.epochs} epochs")
+    words = ("run", "bandana", size.store, "--task", "node", "--device", "cpu", "--out", out, *settings(size.changes))
+    taken = bench.budget.run(*words, processes=processes, cores=cores)
+    bench.say(size.edges, f"communities of {way}")
+    _, found = started(bench, size, "recovery", "--run", str(out))
+    record = record_of(out)
+    bench.rows.add(
+        what="store",
+        way=way,
+        edges=size.edges,
+        entries=size.entries,
+        epochs=size.epochs,
+        epoch_s=record["seconds"]["pretrain"] / size.epochs,
+        evaluate_s=record["seconds"]["evaluate"],
+        **taken._asdict(),
+        estimated_s=start_s + expected["estimated_s"],
+        estimated_mb=expected["estimated_mb"],
+        clock="cpu" if bench.cpu_time else "wall",
+        **scores(record["metrics"] | found),
+        untrained_auc=record["floors"]["untrained encoder"]["auc"],
+        untrained_micro_f1=record["floors"]["untrained encoder"]["micro_f1"],
     )
 
 
-def only_full(folder: str, steps: int, epochs: int, rows: Rows) -> None:
-    """What `_full` starts."""
-    changes = {**MODEL, "training.epochs": epochs, "training.evaluate_every": epochs}
-    experiment = StoreExperiment.of("bandana", Path(folder), "node", changes)
-    batch = 0 if steps == 1 else int(np.load(Path(folder) / "col.npy", mmap_mode="r").shape[0] * 0.85) // steps
-    rows.add(what="full graph", **train_on_the_full_graph(experiment, 0, batch))
+def learn_in_memory(bench: Bench, size: Size) -> None:
+    """The same on the full graph."""
+    bench.say(size.edges, f"learn full, {size.epochs} epochs")
+    steps = str(steps_per_epoch(parts_of(size.edges)))
+    taken, found = started(bench, size, "full", "--steps", steps, threads=CORES)
+    bench.rows.add(
+        what="full graph",
+        way="full",
+        edges=size.edges,
+        entries=size.entries,
+        epochs=size.epochs,
+        epoch_s=found["seconds"] / found["epochs"],
+        **taken._asdict(),
+        **scores(found),
+    )
 
 
-def real(dataset: str, parts: int, changes: list[str], seeds: int, folder: Path, budget: Budget, rows: Rows) -> None:
-    """Partition training beside full-graph training of one data set, on the same splits, with its recipes."""
-    options = [word for change in changes for word in ("--set", change)]
-    for task, metric in (("link", "auc"), ("node", "micro_f1")):
-        store, batch = store_of(dataset, task, parts, folder / f"{parts}-parts")
-        experiment = StoreExperiment.of("bandana", store, task, dict(map(parse_assignment, changes)))
-        for seed in range(seeds):
-            out = folder / f"{dataset}-{task}-run"
-            shutil.rmtree(out, ignore_errors=True)
-            common = {"dataset": dataset, "task": task, "seed": seed, "parts": parts}
-            words = ("--task", task, "--device", "cpu", "--first-seed", str(seed), "--out", out)
-            taken = budget.run("run", "bandana", store, *words, *options)
-            rows.add(what="store", **common, **taken._asdict(), **_scores(record_of(out)["metrics"]))
-            if budget.left <= 0:
-                raise OutOfBudgetError
-            rows.add(what="full graph", **common, **_scores(train_on_the_full_graph(experiment, seed, batch)))
-        lost = [
-            full[metric] - part[metric]
-            for full, part in zip(
-                rows.where(what="full graph", dataset=dataset, task=task),
-                rows.where(what="store", dataset=dataset, task=task),
-                strict=True,
-            )
-        ]
-        spread = f" ± {100 * stdev(lost):.2f}" if len(lost) > 1 else ""
-        verdict = "within" if fmean(lost) <= ALLOWED[metric] else "beyond"
-        print(f"{dataset}, {metric}: partition training loses {100 * fmean(lost):.2f}{spread} points, {verdict} bounds")
+def infer(bench: Bench, size: Size, run: Path) -> None:
+    """Embed all nodes by what a run has learned, and look for the communities in vectors from all over the graph."""
+    bench.say(size.edges, "infer")
+    forget_unfinished(size.place)
+    vectors = size.place / "vectors"
+    model = run / "seed-0" / "model"
+    taken = bench.budget.run("infer", size.store, "--model", model, "-o", vectors, "--force")
+    _, found = started(bench, size, "recovery", "--vectors", str(vectors))
+    shutil.rmtree(vectors)
+    bench.rows.add(what="infer", edges=size.edges, entries=size.entries, **taken._asdict(), **scores(found))
 
 
-def summary(rows: Rows) -> None:
-    """Growth, memory, the worth of a second process, and how near the estimates were."""
-    alone = list(rows.where(what="store", processes=1, cores=os.cpu_count()))
-    if len(alone) > 1:
-        edges, seconds, memory = (np.array([row[name] for row in alone]) for name in ("edges", "epoch_s", "peak_mb"))
-        power = float(np.polyfit(np.log(edges), np.log(seconds), 1)[0])
-        print(
-            f"an epoch grows with the power {power:.2f} of the edges; "
-            f"memory goes from {memory[0]:.0f} to {memory[-1]:.0f} MB"
-        )
-    for row in rows.where(what="store", processes=2):
-        one_core, free = (
-            next(rows.where(what="store", processes=1, edges=row["edges"], cores=cores))["epoch_s"]
-            for cores in (1, os.cpu_count())
-        )
-        print(
-            f"{row['edges']:,} edges: two processes are {one_core / row['epoch_s']:.2f} times as fast as one on one "
-            f"core (efficiency {one_core / row['epoch_s'] / 2:.0%}), "
-            f"{free / row['epoch_s']:.2f} times as fast as one on all cores"
-        )
-    by_processor = time.perf_counter is time.process_time
-    for row in rows.where(what="store"):
-        if by_processor and row["processes"] > 1:
-            continue  # an estimate is for each process, and the system counts all of them together
-        measured = row["cpu_s"] if by_processor else row["seconds"]
-        ratios = measured / row["estimated_s"], row["peak_mb"] / row["estimated_mb"]
-        print(
-            f"{row['edges']:,} edges, {row['processes']} processes: measured over estimated: "
-            f"time {ratios[0]:.2f}, memory {ratios[1]:.2f}"
-        )
+def forget_unfinished(place: Path) -> None:
+    """What an interrupted command has left would be continued, and make the next one look faster than it is."""
+    for folder in (".store.building", ".vectors.inferring"):
+        shutil.rmtree(place / folder, ignore_errors=True)
+
+
+def started(
+    bench: Bench, size: Size, what: str, *words: str, cores: int = CORES, threads: int = 1
+) -> tuple[Taken, dict[str, float]]:
+    """Run a part of `scale_runs.py`, and read the figures that it prints."""
+    out = size.place / f"{what}.json"
+    command = [sys.executable, str(HERE / "scale_runs.py"), what, str(size.store), json.dumps(size.changes), *words]
+    taken = bench.budget.measure(command, cores, threads=threads, out=out)
+    found: dict[str, float] = json.loads(out.read_text())
+    return taken, found
+
+
+def start_up(bench: Bench) -> float:
+    """Seconds that every training takes before its work begins: loading torch, and what an optimiser loads on top."""
+    taken = bench.budget.measure([sys.executable, "-c", "import bandana.terminal.research, torch._dynamo"])
+    return taken.cpu_s if bench.cpu_time else taken.seconds
+
+
+def scores(metrics: Mapping[str, float]) -> dict[str, float]:
+    return {name: metrics[name] for name in SCORES if name in metrics}
+
+
+def on_paper(rows: Rows, given: argparse.Namespace) -> None:
+    """Public graphs, from their sizes alone."""
+    import torch
+    from scale_ogb import PUBLISHED, on_paper
+
+    if given.cpu_time:
+        time.perf_counter = time.process_time
+    for name in PUBLISHED:
+        rows.add(**on_paper(name, given.processes, torch.device(given.device)))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--folder", type=Path, default=Path("scale-bench"), help="for tables, stores and runs")
     parser.add_argument("--edges", type=int, nargs="+", default=EDGES, help="directed edges to draw")
+    parser.add_argument("--ways", nargs="+", choices=WAYS, help="processes x cores; default all, of 10^8 edges 1x2")
+    parser.add_argument("--epochs", type=int, help=f"default enough for {STEPS} steps, and {FEWEST_EPOCHS} at least")
     parser.add_argument("--budget-seconds", type=float, default=4 * 3600.0, help="then stop; rows so far are kept")
-    parser.add_argument("--real", nargs="+", metavar="NAME", help="data sets to compare with full-graph training on")
-    parser.add_argument("--seeds", type=int, default=5, help="of each real data set")
-    parser.add_argument("--parts", type=int, default=16, help="of each real data set")
-    parser.add_argument("--set", dest="changes", action="append", default=[*GROUPS_OF_REAL], help="more for --real")
     parser.add_argument("--ogb", action="store_true", help="estimate large public graphs by their sizes")
     parser.add_argument("--processes", type=int, default=1, help="of --ogb")
     parser.add_argument("--device", default="cpu", help="of --ogb")
     parser.add_argument("--cpu-time", action="store_true", help="estimate seconds of the processor, for a busy machine")
-    parser.add_argument("--csv", type=Path, help="rows, written as they come")
-    parser.add_argument("--only-full", help=argparse.SUPPRESS)
-    parser.add_argument("--epochs", type=int, help=argparse.SUPPRESS)
-    parser.add_argument("--steps", type=int, help=argparse.SUPPRESS)
-    args = parser.parse_args()
-    if args.cpu_time:
-        time.perf_counter = time.process_time
-    rows, budget = Rows(args.csv), Budget(args.budget_seconds)
-    print(
-        f"torch {torch.__version__}, {torch.get_num_threads()} threads, {os.cpu_count()} cores, "
-        f"load {os.getloadavg()[0]:.1f}"
-    )
-    if args.only_full:
-        only_full(args.only_full, args.steps, args.epochs, rows)
+    parser.add_argument("--csv", type=Path, help="rows, written as they come, and known when it goes on")
+    given = parser.parse_args()
+    print(f"torch {version('torch')}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}", flush=True)
+    rows = Rows(given.csv)
+    if given.ogb:
+        on_paper(rows, given)
         return
-    if args.ogb:
-        for name in PUBLISHED:
-            rows.add(**on_paper(name, args.processes, torch.device(args.device)))
-        return
-    args.folder.mkdir(parents=True, exist_ok=True)
+    bench = Bench(Budget(given.budget_seconds), rows, given.cpu_time)
     try:
-        for size in () if args.real else args.edges:
-            synthetic(size, args.folder, budget, rows)
-        for name in args.real or ():
-            real(name, args.parts, args.changes, args.seeds, args.folder, budget, rows)
+        for edges in given.edges:
+            ways = given.ways or (WAYS if edges <= ALL_WAYS_UP_TO else WAYS[:1])
+            measure_size(bench, Size.of(edges, given.epochs, given.folder), ways)
     except OutOfBudgetError:
-        print(f"Stopped after {args.budget_seconds:g} s.")
-    if not args.real:
-        summary(rows)
-
-
-def _scores(metrics: Mapping[str, float]) -> dict[str, float]:
-    return {name: metrics[name] for name in ("auc", "micro_f1") if name in metrics}
-
-
-def _short(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+        print(f"Stopped after {given.budget_seconds:g} s.")
+    for line in summary(rows.all):
+        print(line)
 
 
 if __name__ == "__main__":

@@ -1,118 +1,77 @@
-"""What `scale.py` measures: commands in processes of their own, and full-graph training on the split of a store."""
+"""What `scale.py` starts beside the commands of bandana: each in a process of its own, which prints figures as JSON.
 
+    python benchmarks/scale_runs.py estimate STORE CHANGES --processes 2
+    python benchmarks/scale_runs.py full STORE CHANGES --steps 32
+    python benchmarks/scale_runs.py recovery STORE CHANGES --run RUN
+    python benchmarks/scale_runs.py recovery STORE CHANGES --vectors FOLDER
+
+Changes are a JSON object, from option to value.
+"""
+
+import argparse
 import json
-import os
-import subprocess
-import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+import numpy as np
 import torch
+from torch import Tensor
 
-from bandana.data.datasets import load
-from bandana.data.features import preprocess
+from bandana import model_folder
 from bandana.evaluation.dot_product_probe import dot_product_auc
 from bandana.evaluation.metrics import checked_score
+from bandana.evaluation.samples import sample
 from bandana.experiment import Experiment, build, embed
-from bandana.graph import Graph
 from bandana.method import GraphSpec
-from bandana.paper.cookbook import recipe
 from bandana.scale.batches import read_excerpt, training_graph
-from bandana.scale.partitioning import metis_parts
-from bandana.scale.store import Store, write_store
+from bandana.scale.blocks import OUTPUT
+from bandana.scale.store import Store
+from bandana.store_estimate import estimate_run
 from bandana.store_experiment import Judge, StoreExperiment
 from bandana.training.trainer import pretrain
 
 CPU = torch.device("cpu")
+CLUSTERED_ROWS, STARTS = 20_000, 3
+"""Nodes whose vectors are clustered, and from how many beginnings."""
 
 
-class Taken(NamedTuple):
-    """What a command took: seconds on the wall, of the processor, and megabytes of its largest process."""
+def recovery(vectors: Tensor, labels: Tensor, seed: int) -> float:
+    """How much clusters of vectors say about communities: their normalised mutual information.
 
-    seconds: float
-    cpu_s: float
-    peak_mb: float
+    Vectors are clustered by direction, into as many clusters as there are communities among them.
 
+    Args:
+        vectors: ``[nodes, width]``, of which some are taken if there are many.
+        labels: ``[nodes]`` communities.
+        seed: Of the choice and of the clusters.
+    """
+    from sklearn.cluster import MiniBatchKMeans
+    from sklearn.metrics import normalized_mutual_info_score
 
-class OutOfBudgetError(Exception):
-    """There is no time left for what is to be done next."""
-
-
-class Budget:
-    """Time that a benchmark may take."""
-
-    def __init__(self, seconds: float) -> None:
-        self._ends = time.monotonic() + seconds
-
-    @property
-    def left(self) -> float:
-        return self._ends - time.monotonic()
-
-    def run(self, *words: str | Path, processes: int = 0, cores: int | None = None) -> Taken:
-        """Run a command of bandana in a process of its own, or in several that ``torchrun`` starts.
-
-        Args:
-            words: Behind ``bandana``.
-            processes: Of ``torchrun``; 0 does without.
-            cores: How many of the machine's may be used; None for all.
-
-        Raises:
-            OutOfBudgetError: It would not end in time, or had not.
-        """
-        launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
-        command = [sys.executable, *(launcher if processes else []), "-m", "bandana", *map(str, words)]
-        return self.measure(command, cores)
-
-    def measure(self, command: Sequence[str], cores: int | None = None) -> Taken:
-        if self.left <= 0:
-            raise OutOfBudgetError
-        allowed = sorted(os.sched_getaffinity(0))[:cores]
-        started = time.monotonic()
-        child = subprocess.Popen(
-            command,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            preexec_fn=lambda: os.sched_setaffinity(0, allowed),
-        )
-        said = _wait(child, self.left)
-        _, status, usage = os.wait4(child.pid, 0)
-        if os.waitstatus_to_exitcode(status) != 0:
-            sys.exit(f"{' '.join(command)} failed:\n{said}")
-        return Taken(time.monotonic() - started, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024 / 1e6)
+    rows = sample(vectors.shape[0], CLUSTERED_ROWS, seed)
+    chosen, truth = torch.nn.functional.normalize(vectors[rows]).numpy(), labels[rows].numpy()
+    clusters = MiniBatchKMeans(len(np.unique(truth)), n_init=STARTS, random_state=seed).fit_predict(chosen)
+    return float(normalized_mutual_info_score(truth, clusters))
 
 
-def start_up(budget: Budget) -> Taken:
-    """What every training takes before its work begins: loading torch, and what an optimiser loads on top."""
-    return budget.measure([sys.executable, "-c", "import bandana.terminal.research, torch._dynamo"])
+def recovery_of_run(experiment: StoreExperiment, run: Path, seed: int = 0) -> float:
+    """By the vectors of the nodes that the run was judged by."""
+    judge = Judge.of(experiment, Store.open(Path(experiment.dataset)), seed, CPU)
+    assert judge.labels is not None
+    method = model_folder.load(run / f"seed-{seed}" / "model").method
+    return recovery(embed(method, judge.whole), judge.labels, seed)
 
 
-def _wait(child: subprocess.Popen[bytes], seconds: float) -> str:
-    """Read what a child says until it ends; end it when time is up."""
-    assert child.stderr is not None
-    os.set_blocking(child.stderr.fileno(), False)
-    ends, said = time.monotonic() + seconds, b""
-    while os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
-        said = (said + (child.stderr.read() or b""))[-4000:]
-        if time.monotonic() > ends:
-            child.terminate()
-            child.wait()
-            raise OutOfBudgetError
-        time.sleep(0.05)
-    return (said + (child.stderr.read() or b"")).decode(errors="replace")
-
-
-def settings(changes: Mapping[str, Any]) -> list[str]:
-    """Changes as a command line has them."""
-    return [word for key, value in changes.items() for word in ("--set", f"{key}={value}")]
-
-
-def record_of(folder: Path) -> dict[str, Any]:
-    """The first seed of a run: its figures, and how long it took."""
-    seed: dict[str, Any] = json.loads((folder / "record.json").read_text())["seeds"][0]
-    return seed
+def recovery_of_vectors(store: Store, folder: Path, seed: int = 0) -> float:
+    """By vectors that ``bandana infer`` wrote, of nodes from all over the graph."""
+    vectors = np.load(folder / OUTPUT, mmap_mode="r", allow_pickle=False)
+    assert store.labels is not None
+    rows = sample(store.num_nodes, CLUSTERED_ROWS, seed).numpy()
+    chosen, labels = (torch.from_numpy(np.array(array[rows])) for array in (vectors, store.labels))
+    return recovery(chosen, labels, seed)
 
 
 def train_on_the_full_graph(experiment: StoreExperiment, seed: int, edge_batch_size: int) -> dict[str, float]:
@@ -137,15 +96,47 @@ def train_on_the_full_graph(experiment: StoreExperiment, seed: int, edge_batch_s
         seed=seed,
         monitor=lambda: checked_score(dot_product_auc(method.embed(region.graph), region.valid)),
     )
-    return judge.score(lambda graph: embed(method, graph)) | {"seconds": state.seconds, "epochs": state.epoch}
+    found = judge.score(lambda graph: embed(method, graph)) | {"seconds": state.seconds, "epochs": state.epoch}
+    if judge.labels is not None:
+        found["nmi"] = recovery(embed(method, judge.whole), judge.labels, seed)
+    return found
 
 
-def store_of(dataset: str, task: str, parts: int, folder: Path) -> tuple[Path, int]:
-    """A data set as a store that bears its name, by METIS, and the batch size of its recipe."""
-    base = recipe("bandana", dataset, task)  # type: ignore[arg-type]
-    graph: Graph = preprocess(load(dataset).graph, base.features)
-    if not (folder / dataset / "store.json").exists():
-        structure = graph.structure
-        part = metis_parts(structure.rowptr.numpy(), structure.col.numpy(), parts, graph.directed, 0)
-        write_store(folder / dataset, graph, torch.from_numpy(part))
-    return folder / dataset, base.training.edge_batch_size
+def batch_size(store: Store, experiment: StoreExperiment, steps: int) -> int:
+    """Directed edges of a batch, if all that are learned from are to come in so many steps; 0 for all at once."""
+    learned = 1 - experiment.shards.valid_links - experiment.shards.test_links
+    return 0 if steps == 1 else int(store.num_edges * learned) // steps
+
+
+def figures(given: argparse.Namespace) -> Mapping[str, Any]:
+    """What was asked for on the command line."""
+    store = Store.open(given.store)
+    experiment = StoreExperiment.of("bandana", given.store, "node", json.loads(given.changes))
+    if given.what == "estimate":
+        costs = estimate_run(experiment, processes=given.processes, device=CPU)
+        return {"estimated_s": sum(costs.seconds.values()), "estimated_mb": costs.memory / 1e6}
+    if given.what == "full":
+        return train_on_the_full_graph(experiment, 0, batch_size(store, experiment, given.steps))
+    if given.vectors is not None:
+        return {"nmi": recovery_of_vectors(store, given.vectors)}
+    return {"nmi": recovery_of_run(experiment, given.run)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("what", choices=("estimate", "full", "recovery"))
+    parser.add_argument("store", type=Path)
+    parser.add_argument("changes", help="a JSON object")
+    parser.add_argument("--processes", type=int, default=1, help="of the run to estimate")
+    parser.add_argument("--cpu-time", action="store_true", help="estimate seconds of the processor")
+    parser.add_argument("--steps", type=int, default=1, help="of an epoch on the full graph")
+    parser.add_argument("--run", type=Path, help="folder of a run")
+    parser.add_argument("--vectors", type=Path, help="folder of an inference")
+    given = parser.parse_args()
+    if given.cpu_time:
+        time.perf_counter = time.process_time
+    print(json.dumps(dict(figures(given))))
+
+
+if __name__ == "__main__":
+    main()

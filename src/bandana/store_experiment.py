@@ -21,7 +21,7 @@ from bandana.devices import resolve_device
 from bandana.errors import UserError
 from bandana.evaluation.dot_product_probe import dot_product_probe
 from bandana.evaluation.linear_probe import LinearProbeConfig, linear_probe
-from bandana.experiment import Experiment, OnEpoch, Task, build, embed
+from bandana.experiment import Experiment, OnEpoch, SplitConfig, Task, build, embed
 from bandana.graph import Graph, dense
 from bandana.method import GraphSpec, Method
 from bandana.own.trained import TrainedModel, nodes_fingerprint, weight_shapes
@@ -32,7 +32,7 @@ from bandana.scale.batches import Region, ShardConfig, evaluation_parts, read_re
 from bandana.scale.distributed import World, joined, leading
 from bandana.scale.seal import DESCRIPTION
 from bandana.scale.store import Store
-from bandana.scale.training import Job, train_on_store
+from bandana.scale.training import Job, Monitor, train_on_store
 from bandana.training.trainer import TrainingConfig, TrainingState
 
 
@@ -45,6 +45,8 @@ class StoreExperiment:
     """Folder of the store."""
     task: Task
     protocol: Literal["clean"] = "clean"
+    monitor: Monitor = "dot_product"
+    """What chooses the weights on validation links: dot products, the method's own decoder, or nothing (the last)."""
     model: Any
     training: TrainingConfig = field(default_factory=TrainingConfig)
     shards: ShardConfig = field(default_factory=ShardConfig)
@@ -71,8 +73,10 @@ class StoreExperiment:
             method=method,
             dataset=str(folder),
             task=base.task,
+            monitor=base.monitor,
             model=base.model,
             training=replace(base.training, edge_batch_size=0),
+            shards=_shards_of(base.split),
             probe=base.probe,
         )
         return patch(default, nest(changes))
@@ -95,6 +99,13 @@ class Trained(NamedTuple):
     method: Method
     untrained: Method
     state: TrainingState
+
+
+def _shards_of(split: SplitConfig) -> ShardConfig:
+    """Batches with the recipe's shares of held-out links; a recipe that holds out none gets the usual ones."""
+    if not split.valid_edges:
+        return ShardConfig()
+    return ShardConfig(valid_links=split.valid_edges, test_links=split.test_edges)
 
 
 def is_store(name: str | None) -> bool:
@@ -159,7 +170,8 @@ def _train(
         method=experiment.method, dataset=experiment.dataset, task=experiment.task, model=experiment.model
     )
     untrained, method = (build(named, spec, seed) for _ in range(2))
-    job = Job(method.to(world.device), store, experiment.training, experiment.shards, seed, world)
+    where = method.to(world.device), store, experiment.training, experiment.shards, seed, world
+    job = Job(*where, experiment.monitor)
     state = train_on_store(job, checkpoint=target.checkpoint(seed), on_epoch=on_epoch)
     return Trained(seed, method, untrained, state)
 

@@ -24,7 +24,7 @@ from bandana.parts.encoders import EncoderConfig
 from bandana.parts.masks import draw_masks
 from bandana.registry import all_methods
 from bandana.scale.batches import ShardConfig, group_batch, group_clock, plan_epoch
-from bandana.scale.distributed import World
+from bandana.scale.distributed import World, joined
 from bandana.scale.inference import Share
 from bandana.scale.joint import JointBatchNorm, JointLoss, join_norms
 from bandana.scale.store import Store
@@ -196,6 +196,17 @@ def test_groups_are_shared_out_in_order_or_not_at_all() -> None:
     assert [list(World(rank, 2, device).divide(4)) for rank in (0, 1)] == [[0, 1], [2, 3]]
     with pytest.raises(UserError, match=r"shards\.groups_per_step: 4 groups .* 3 processes"):
         World(0, 3, device).divide(4)
+
+
+def test_a_process_without_a_gpu_of_its_own_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "1"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with (
+        pytest.raises(UserError, match=r"process 2 of this machine .*--nproc-per-node 1"),
+        joined(torch.device("cuda"), 5.0),
+    ):
+        pass
 
 
 def test_only_methods_that_were_proven_here_call_themselves_shardable() -> None:

@@ -17,7 +17,7 @@ from bandana.engine.negatives import sample_negatives
 from bandana.engine.streams import generator, hash_keys
 from bandana.engine.structure import build_structure, entry_keys
 from bandana.errors import UserError
-from bandana.graph import Features, Graph, Origin, Outside, SparseFeatures, compact
+from bandana.graph import Features, Graph, Origin, Outside, SparseFeatures
 from bandana.method import Batch, Clock
 from bandana.scale.store import Store
 
@@ -223,13 +223,18 @@ def _graph(store: Store, excerpt: Excerpt, kept: Tensor, origin: Origin | None) 
 
 
 def _features(store: Store, rows: Tensor) -> Features:
-    """Of some rows; in a graph without features, which node of the whole it is."""
+    """Of some rows, in the form that the whole graph would have; without any, which node of the whole it is."""
     if store.features is None:
         structure, _ = build_structure(torch.arange(rows.numel()), rows, rows.numel(), store.num_nodes)
         return SparseFeatures(structure, torch.ones(rows.numel()))
     breaks = (rows.diff() != 1).nonzero().squeeze(1) + 1
     blocks = [store.feature_rows(int(run[0]), int(run[-1]) + 1) for run in rows.tensor_split(breaks) if run.numel()]
-    return compact(torch.cat(blocks) if blocks else torch.empty(0, store.num_features))
+    x = (torch.cat(blocks) if blocks else torch.empty(0, store.num_features)).to(torch.get_default_dtype())
+    if not store.is_sparse:
+        return x
+    row, col = x.nonzero().unbind(1)
+    structure, order = build_structure(row, col, *x.shape)
+    return SparseFeatures(structure, x[row, col][order])
 
 
 def _outside(store: Store, excerpt: Excerpt, kept: Tensor) -> Outside:

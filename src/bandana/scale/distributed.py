@@ -95,7 +95,7 @@ def joined(device: torch.device, patience_seconds: float) -> Iterator[World]:
         patience_seconds: Silence after which the others are given up.
 
     Raises:
-        UserError: Another process ended or fell silent.
+        UserError: Another process ended or fell silent, or this one has no GPU of its own.
     """
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size == 1:
@@ -103,7 +103,7 @@ def joined(device: torch.device, patience_seconds: float) -> Iterator[World]:
         return
     rank = int(os.environ["RANK"])
     if device.type == "cuda":
-        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        device = _own_gpu(int(os.environ.get("LOCAL_RANK", "0")))
         torch.cuda.set_device(device)
     patience = timedelta(seconds=patience_seconds)
     try:
@@ -119,6 +119,17 @@ def joined(device: torch.device, patience_seconds: float) -> Iterator[World]:
     finally:
         if dist.is_initialized():
             dist.destroy_process_group()
+
+
+def _own_gpu(place: int) -> torch.device:
+    """The GPU of the process that has this place on its machine; NCCL does not let two processes share one."""
+    count = torch.cuda.device_count()
+    if place >= count:
+        raise UserError(
+            f"--device cuda: process {place + 1} of this machine has no GPU of its own, as there are {count}; start at "
+            f"most {count} (--nproc-per-node {count}), or use --device cpu."
+        )
+    return torch.device("cuda", place)
 
 
 def _meet(backend: str, rank: int, size: int, patience: timedelta) -> None:

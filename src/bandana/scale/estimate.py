@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from bandana.scale.batches import ShardConfig
 from bandana.scale.blocks import ENTRY_BYTES as BLOCK_ENTRY_BYTES
-from bandana.scale.partitioning import METIS_BYTES, PASSES
+from bandana.scale.partitioning import METIS_BYTES, PASSES, placed_together
 from bandana.scale.store import Store
 from bandana.training.trainer import TrainingConfig
 
@@ -23,8 +23,8 @@ NODE_BYTES = 72
 """Memory that a node takes while a store is built: its id, part, place, and counts, with their copies."""
 ENTRY_BYTES = 64
 """Memory that an entry takes at most while a bucket of them is sorted and used."""
-NODE_CELLS, ENTRY_CELLS = 200, 4
-"""Placing a node, and looking up a neighbour, take about as long as comparing so many parts."""
+NODE_CELLS, GO_CELLS, PART_CELLS = 4, 6000, 1
+"""Placing a node, beginning a go of them, and every part in it take about as long as counting so many neighbours."""
 WEIGHT_COPIES = 6
 """Weights, their best state, the untrained ones that they are compared with, gradients, and two moments."""
 
@@ -186,7 +186,7 @@ class PartitionPiece(NamedTuple):
     Attributes:
         rows: Rows of edges.
         read_s: All that is done to them but assigning parts.
-        cells: Nodes times parts, and neighbours, over all passes; for METIS, entries.
+        cells: Work of all passes in the unit of `pass_cells`; for METIS, entries.
         parts_s: Assigning parts.
         feature_rows: Rows of features.
         features_s: Reading and writing these.
@@ -228,8 +228,9 @@ def partition_costs(
 
 
 def pass_cells(nodes: int, entries: int, parts: int) -> float:
-    """Work of one pass of the streaming partitioner."""
-    return nodes * (parts + NODE_CELLS) + ENTRY_CELLS * entries
+    """Work of one pass of the streaming partitioner, in neighbours that are counted."""
+    goes = -(-nodes // placed_together(nodes))
+    return entries + nodes * NODE_CELLS + goes * (GO_CELLS + parts * PART_CELLS)
 
 
 class InferencePiece(NamedTuple):

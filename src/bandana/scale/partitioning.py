@@ -11,10 +11,12 @@ from importlib.util import find_spec
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import coo_array, csr_array
 
 from bandana.errors import UserError
 
 Indices = npt.NDArray[np.int64]
+Scores = npt.NDArray[np.float64]
 Rows = Callable[[int, int], tuple[Indices, Indices]]
 """From a range of rows to their pointers, from 0, and their columns."""
 
@@ -53,6 +55,11 @@ def metis_parts(rowptr: Indices, col: Indices, num_parts: int, directed: bool, s
     return np.asarray(parts, dtype=np.int64)
 
 
+def placed_together(num_nodes: int) -> int:
+    """How many nodes are placed in one go."""
+    return min(AT_A_TIME, -(-num_nodes // AT_LEAST))
+
+
 def stream_parts(
     rows: Rows, num_nodes: int, num_parts: int, on_rows: Callable[[int], None] = lambda count: None
 ) -> Indices:
@@ -65,7 +72,7 @@ def stream_parts(
         on_rows: Told how many rows were placed, for progress bars.
     """
     capacity = max(int(SLACK * num_nodes / num_parts), -(-num_nodes // num_parts))
-    together = min(AT_A_TIME, -(-num_nodes // AT_LEAST))
+    together = placed_together(num_nodes)
     parts, sizes = np.full(num_nodes, -1), np.zeros(num_parts, dtype=np.int64)
     for _ in range(PASSES):
         moved = 0
@@ -85,29 +92,51 @@ def stream_parts(
 
 def _placed(rowptr: Indices, col: Indices, parts: Indices, sizes: Indices, capacity: int) -> Indices:
     """The parts of a few nodes: where their neighbours are, the best placed first, the rest where there is room."""
-    count, num_parts = len(rowptr) - 1, len(sizes)
-    row, known = np.repeat(np.arange(count), np.diff(rowptr)), parts[col]
-    slots = (row * num_parts + known)[known >= 0]
-    neighbours = np.bincount(slots, minlength=count * num_parts).reshape(count, num_parts)
-    score = neighbours * (1 - sizes / capacity)
-    best: Indices = score.argmax(1)
-    value = score[np.arange(count), best]
+    best, value = _preferred(rowptr, parts[col], 1 - sizes / capacity)
     order = np.lexsort((-value, best))
-    first = np.searchsorted(best[order], np.arange(num_parts))
-    rank = np.empty(count, dtype=np.int64)
-    rank[order] = np.arange(count) - first[best[order]]
+    ordered = best[order]
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order)) - np.searchsorted(ordered, ordered)
     room = capacity - sizes
     fits = (value > 0) & (rank < room[best])
-    room -= np.bincount(best[fits], minlength=num_parts)
-    emptiest = np.argsort(-room, kind="stable")
     rest = np.flatnonzero(~fits)
-    best[rest] = np.repeat(emptiest, np.minimum(room[emptiest], len(rest)))[: len(rest)]
+    if len(rest):
+        room -= np.bincount(best[fits], minlength=len(sizes))
+        emptiest = np.argsort(-room, kind="stable")
+        enough = int(np.searchsorted(room[emptiest].cumsum(), len(rest))) + 1
+        best[rest] = np.repeat(emptiest[:enough], room[emptiest[:enough]])[: len(rest)]
     return best
 
 
-def _both_ways(rowptr: Indices, col: Indices) -> tuple[Indices, Indices]:
-    from scipy.sparse import csr_array
+def _preferred(rowptr: Indices, known: Indices, emptiness: Scores) -> tuple[Indices, Scores]:
+    """The part that each of a few nodes would rather join, and how much.
 
+    Only parts with a neighbour in them are compared, so that the time is that of the neighbours, however many parts
+    there are.
+
+    Args:
+        rowptr: ``[nodes + 1]`` first neighbour of each node.
+        known: ``[neighbours]`` their parts; -1 where none is known yet.
+        emptiness: ``[parts]`` share of each part that is free.
+
+    Returns:
+        ``[nodes]`` parts, of equally good ones the first, and ``[nodes]`` neighbours there times emptiness. A node with
+        no neighbour in any part that has room gets part 0 and value 0.
+    """
+    count, seen = len(rowptr) - 1, known >= 0
+    node = np.repeat(np.arange(count), np.diff(rowptr))[seen]
+    cells = (np.ones(len(node)), (node, known[seen]))
+    neighbours = coo_array(cells, shape=(count, len(emptiness))).tocsc()  # adds up, and in time linear in the cells
+    node, part = neighbours.indices, np.repeat(np.arange(len(emptiness)), np.diff(neighbours.indptr))
+    score = neighbours.data * emptiness[part]
+    best, value = np.zeros(count, dtype=np.int64), np.zeros(count)
+    np.maximum.at(value, node, score)
+    top = np.flatnonzero((score == value[node]) & (score > 0))[::-1]  # backwards: the first of equals is written last
+    best[node[top]] = part[top]
+    return best, value
+
+
+def _both_ways(rowptr: Indices, col: Indices) -> tuple[Indices, Indices]:
     size = len(rowptr) - 1
     links = csr_array((np.ones(len(col), dtype=np.int8), col, rowptr), shape=(size, size))
     both = (links + links.T).tocsr()

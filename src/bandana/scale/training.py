@@ -3,14 +3,14 @@
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from bandana.errors import UserError
 from bandana.evaluation.dot_product_probe import dot_product_auc
-from bandana.evaluation.metrics import checked_score
+from bandana.evaluation.metrics import checked_score, exact_auc
 from bandana.method import Batch, Clock, Method
 from bandana.scale.batches import (
     Region,
@@ -24,6 +24,7 @@ from bandana.scale.batches import (
 )
 from bandana.scale.distributed import World
 from bandana.scale.joint import JointBatchNorm, JointLoss
+from bandana.scale.resident import Resident
 from bandana.scale.store import Store
 from bandana.training.steps import matmul_precision
 from bandana.training.trainer import (
@@ -41,9 +42,11 @@ from bandana.training.trainer import (
     weights_of,
 )
 
+Monitor: TypeAlias = Literal["dot_product", "decoder", "none"]
+
 
 class Job(NamedTuple):
-    """One training from a store: what is trained, on what, how, and by whom."""
+    """One training from a store: what is trained, on what, how, by whom, and what chooses the weights."""
 
     method: Method
     store: Store
@@ -51,6 +54,7 @@ class Job(NamedTuple):
     shards: ShardConfig
     seed: int
     world: World
+    monitor: Monitor = "dot_product"
 
 
 def train_on_store(
@@ -76,7 +80,8 @@ def train_on_store(
     Raises:
         UserError: The settings do not fit the store or the number of processes.
     """
-    method, store, training, shards, seed, world = job
+    method, store, training, shards, seed, world, monitor = job
+    _check_decoder(job)
     own = world.divide(shards.groups_per_step)
     steps_per_epoch = plan_epoch(store.num_parts, shards, seed, 1).shape[0]
     optimizers = make_optimizers(method, training, world.device)
@@ -86,13 +91,15 @@ def train_on_store(
     _check_agreement(world, state, checkpoint)
     loss_of = world.share(JointLoss(method, world))
     region = read_region(store, evaluation_parts(store, shards, seed), shards, seed).to(world.device)
+    memory = resident(job, region)
+    watch = None if monitor == "none" else lambda: validation_score(job, region)
 
     started = time.perf_counter() - state.seconds
     while state.epoch < training.epochs and not out_of_patience(state.progress, training):
         method.train()
         for name, optimizer in optimizers.items():
             set_rate(optimizer, learning_rate(training, state.epoch + 1) * method.rate_of(name))
-        for batches in rest_of_epoch(job, own, state, steps_per_epoch):
+        for batches in rest_of_epoch(job, own, state, steps_per_epoch, memory):
             clock = Clock(seed, state.epoch + 1, state.step, training.epochs)
             state.loss += take_step(loss_of, batches, clock, own.start, optimizers, job)
             state.step += 1
@@ -102,17 +109,17 @@ def train_on_store(
         loss, state.loss = state.loss, 0.0
         state.epoch += 1
         if state.epoch % training.evaluate_every == 0 or state.epoch == training.epochs:
-            best = evaluate(method, state, best, loss, lambda: validation_score(job, region))
+            best = evaluate(method, state, best, loss, watch)
             _save(job, checkpoint, optimizers, state, best)
         if world.leads:
             on_epoch(state)
     method.load_state_dict(best)
-    settle_norms(job, Clock(seed, state.epoch, state.step, training.epochs))
+    settle_norms(job, Clock(seed, state.epoch, state.step, training.epochs), memory)
     method.eval()
     return state
 
 
-def settle_norms(job: Job, clock: Clock) -> None:
+def settle_norms(job: Job, clock: Clock, memory: Resident | None = None) -> None:
     """Take the statistics of every batch norm over the whole store, one layer after the other.
 
     A layer's input depends on the statistics of the layers in front of it, so each layer has a pass of its own. Masks
@@ -122,7 +129,7 @@ def settle_norms(job: Job, clock: Clock) -> None:
     norms = [module for module in job.method.modules() if isinstance(module, JointBatchNorm)]
     job.method.train()
     for norm in norms:
-        count, mean, variance = _statistics(job, norm, clock)
+        count, mean, variance = _statistics(job, norm, clock, memory)
         assert norm.running_mean is not None
         assert norm.running_var is not None
         norm.running_mean.copy_(mean)
@@ -135,7 +142,7 @@ class SeenEnoughError(Exception):
 
 
 @torch.no_grad()
-def _statistics(job: Job, norm: nn.Module, clock: Clock) -> tuple[float, Tensor, Tensor]:
+def _statistics(job: Job, norm: nn.Module, clock: Clock, memory: Resident | None) -> tuple[float, Tensor, Tensor]:
     """Number, mean and variance of what reaches `norm`, over all nodes of the store, in float64."""
     sums = torch.zeros(3, _width(norm), dtype=torch.float64, device=job.world.device)
 
@@ -148,7 +155,7 @@ def _statistics(job: Job, norm: nn.Module, clock: Clock) -> tuple[float, Tensor,
     groups, divided = _settling_groups(job)
     places = [place for place in range(len(groups)) if not divided or place % job.world.size == job.world.rank]
     for place in places:
-        batch = batch_of(job, groups[place])
+        batch = batch_of(job, groups[place], memory)
         try:
             job.method.loss(batch, group_clock(clock, place))
         except SeenEnoughError:
@@ -190,22 +197,46 @@ def take_step(
     return float(job.world.sum(loss.detach())) / job.world.size
 
 
-def rest_of_epoch(job: Job, own: range, state: TrainingState, steps_per_epoch: int) -> Iterator[list[Batch]]:
+def rest_of_epoch(
+    job: Job, own: range, state: TrainingState, steps_per_epoch: int, memory: Resident | None = None
+) -> Iterator[list[Batch]]:
     """This process's batches of every step that the epoch still has, each read while the one before is learned."""
     plan = plan_epoch(job.store.num_parts, job.shards, job.seed, state.epoch + 1)
     done = state.step - state.epoch * steps_per_epoch
-    return ahead(lambda step: [batch_of(job, plan[step, group]) for group in own], range(done, steps_per_epoch))
+    steps = range(done, steps_per_epoch)
+    return ahead(lambda step: [batch_of(job, plan[step, group], memory) for group in own], steps)
 
 
-def batch_of(job: Job, parts: Tensor) -> Batch:
-    """The batch of one group of parts, where the training runs."""
+def batch_of(job: Job, parts: Tensor, memory: Resident | None = None) -> Batch:
+    """The batch of one group of parts, where the training runs: from memory, or else from the store."""
+    if memory is not None:
+        return memory.batch(parts)
     batch = group_batch(job.store, parts, job.shards, job.seed)
     return Batch(batch.graph.to(job.world.device), batch.links.to(job.world.device))
 
 
+def resident(job: Job, region: Region) -> Resident | None:
+    """The training graph, where all of it is in memory anyway to be evaluated."""
+    graph, store = region.graph, job.store
+    if graph.num_nodes < store.num_nodes:
+        return None
+    return Resident.of(graph, store.part_starts, keeps_cut_edges=job.shards.softmax == "full")
+
+
 def validation_score(job: Job, region: Region) -> float:
     """All processes score the same pairs, which keeps them together; the leading one's word counts."""
-    return job.world.agree(checked_score(dot_product_auc(job.method.embed(region.graph), region.valid)))
+    return job.world.agree(checked_score(_area(job.method, region, job.monitor)))
+
+
+def _area(method: Method, region: Region, monitor: Monitor) -> Tensor:
+    """Of the curve of the validation pairs, ranked by the method's own decoder or by dot products."""
+    graph, pairs = region.graph, region.valid
+    if monitor != "decoder":
+        return dot_product_auc(method.embed(graph), pairs)
+    positive, negative = (method.score_edges(graph, ends) for ends in (pairs.positive, pairs.negative))
+    assert positive is not None
+    assert negative is not None
+    return exact_auc(positive, negative)
 
 
 def _save(
@@ -213,6 +244,11 @@ def _save(
 ) -> None:
     if checkpoint is not None and job.world.leads:
         save_state(checkpoint, job.method, optimizers, state, best)
+
+
+def _check_decoder(job: Job) -> None:
+    if job.monitor == "decoder" and type(job.method).score_edges is Method.score_edges:
+        raise UserError("monitor: this method has no link decoder. Use --set monitor=dot_product.")
 
 
 def _check_agreement(world: World, state: TrainingState, checkpoint: Path | None) -> None:
