@@ -57,15 +57,20 @@ class Origin(NamedTuple):
         rows: ``[nodes]`` ascending, what its nodes are called there.
         num_nodes: Of the whole.
         outside: Edges that were cut off, where they still take part in the softmax of bandwidths.
+        part_starts: ``[parts + 1]`` first node of each part, where it is a random group of the whole's parts.
+        meeting: How often nodes of two parts are in a group together; those of one part always are.
     """
 
     rows: Tensor
     num_nodes: int
     outside: Outside | None = None
+    part_starts: Tensor | None = None
+    meeting: float = 1.0
 
     def to(self, device: torch.device | str) -> "Origin":
         outside = None if self.outside is None else Outside(*(tensor.to(device) for tensor in self.outside))
-        return Origin(self.rows.to(device), self.num_nodes, outside)
+        part_starts = None if self.part_starts is None else self.part_starts.to(device)
+        return Origin(self.rows.to(device), self.num_nodes, outside, part_starts, self.meeting)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -10,7 +10,6 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from bandana import model_folder
-from bandana.engine.negatives import sample_negatives
 from bandana.engine.structure import build_structure
 from bandana.errors import UserError
 from bandana.graph import Graph, Origin, dense
@@ -22,6 +21,7 @@ from bandana.own.trained import TrainedModel
 from bandana.parts.autoencoder import LayersConfig, ReconstructionConfig
 from bandana.parts.encoders import EncoderConfig
 from bandana.parts.masks import draw_masks
+from bandana.parts.negatives import draw_negatives
 from bandana.registry import all_methods
 from bandana.scale.batches import ShardConfig, group_batch, group_clock, plan_epoch
 from bandana.scale.distributed import World, joined
@@ -153,8 +153,8 @@ def test_the_joint_loss_is_that_of_the_groups_as_one_graph(tmp_path: Path, monke
     for place, (batch, offset) in enumerate(zip(batches, first, strict=True)):
         draw = group_clock(CLOCK, place).generator(torch.device("cpu"))
         count = 2 * batch.links.numel()
-        negatives.append(offset + sample_negatives(batch.graph.edge_keys, batch.graph.num_nodes, count, draw))
-    monkeypatch.setattr(bandana_module, "sample_negatives", lambda *_: torch.cat(negatives, 1))
+        negatives.append(offset + draw_negatives(batch.graph, count, draw))
+    monkeypatch.setattr(bandana_module, "draw_negatives", lambda *_: torch.cat(negatives, 1))
     expected = plain.loss(Batch(union, union.links), CLOCK)
     expected.backward()
 

@@ -38,7 +38,8 @@ def contents_of(graph: Graph) -> list[Tensor]:
     assert graph.origin is not None
     structure = [getattr(graph.structure, field.name) for field in fields(graph.structure)]
     outside = graph.origin.outside or ()
-    return [*structure, *tensors_of(graph.x), graph.origin.rows, *outside, graph.noise_keys, graph.links]
+    place = [graph.origin.rows, *outside, graph.origin.part_starts, torch.tensor(graph.origin.meeting)]
+    return [*structure, *tensors_of(graph.x), *place, graph.noise_keys, graph.links]
 
 
 @pytest.fixture(params=["dense", "sparse", "none", "directed"])

@@ -13,11 +13,12 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from bandana import model_folder
-from bandana.engine import negatives
 from bandana.experiment import embed
+from bandana.graph import Graph
 from bandana.method import Batch, Clock, GraphSpec
 from bandana.methods import bandana as bandana_module
 from bandana.methods.bandana import Bandana, BandanaConfig
+from bandana.parts import negatives
 from bandana.parts.encoders import EncoderConfig
 from bandana.parts.masks import draw_masks
 from bandana.scale import training
@@ -97,11 +98,11 @@ def gradients(loss_of: nn.Module, batches: list[Batch]) -> dict[str, Tensor]:
 def same_negatives(monkeypatch: pytest.MonkeyPatch) -> None:
     """Generators of two devices draw different numbers; here the CPU draws for both."""
 
-    def draw(keys: Tensor, num_nodes: int, count: int, generator: torch.Generator) -> Tensor:
-        own = torch.Generator().manual_seed(num_nodes + count)
-        return negatives.sample_negatives(keys.cpu(), num_nodes, count, own).to(keys.device)
+    def draw(graph: Graph, count: int, generator: torch.Generator) -> Tensor:
+        own = torch.Generator().manual_seed(graph.num_nodes + count)
+        return negatives.draw_negatives(graph.to("cpu"), count, own).to(graph.device)
 
-    monkeypatch.setattr(bandana_module, "sample_negatives", draw)
+    monkeypatch.setattr(bandana_module, "draw_negatives", draw)
 
 
 @pytest.mark.usefixtures("float64", "same_negatives")

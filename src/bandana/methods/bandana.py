@@ -22,7 +22,6 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from bandana.engine.negatives import sample_negatives
 from bandana.engine.propagate import gcn_weights
 from bandana.errors import UserError
 from bandana.graph import Graph
@@ -30,6 +29,7 @@ from bandana.method import Batch, Clock, GraphSpec, Method, MethodFacts
 from bandana.parts.decoders import HadamardMLP
 from bandana.parts.encoders import EncoderConfig, GCNEncoder
 from bandana.parts.masks import MaskConfig, draw_masks, mean_bandwidth
+from bandana.parts.negatives import draw_negatives
 from bandana.registry import register
 
 _STACKED_UP_TO = 1 << 22
@@ -113,7 +113,7 @@ class Bandana(Method):
 
         entries_per_link = 1 if graph.directed else 2
         num_negatives = max(1, round(config.negatives_per_edge * entries_per_link * links.numel()))
-        negatives = sample_negatives(graph.edge_keys, graph.num_nodes, num_negatives, generator)
+        negatives = draw_negatives(graph, num_negatives, generator)
         positives = torch.stack([graph.structure.row[links], graph.structure.col[links]])
         pairs = torch.cat([positives, negatives], dim=1)
 

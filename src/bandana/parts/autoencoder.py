@@ -7,13 +7,13 @@ import torch
 from torch import Tensor, nn
 
 from bandana.engine.adjacency_loss import adjacency_loss, kipf_balance
-from bandana.engine.negatives import sample_negatives
 from bandana.engine.pair_loss import dot_products, pair_loss
 from bandana.engine.propagate import gcn_weights
 from bandana.graph import Features, Graph
 from bandana.method import Batch
 from bandana.parts.decoders import HadamardMLP
 from bandana.parts.encoders import Stack
+from bandana.parts.negatives import draw_negatives
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -129,7 +129,7 @@ class Reconstruction(nn.Module):
             return adjacency_loss(z, graph.structure, positive_weight=weight, scale=scale)
         count = max(links.numel(), 1)
         positives = torch.stack([graph.structure.row[links], graph.structure.col[links]])
-        negatives = sample_negatives(graph.edge_keys, graph.num_nodes, count, generator)
+        negatives = draw_negatives(graph, count, generator)
         if self.mlp is None:
             return pair_loss(z, positives, negatives)
         weight_of = z.new_full((links.numel() + count,), 1 / count)

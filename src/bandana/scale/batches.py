@@ -134,7 +134,17 @@ def training_graph(store: Store, excerpt: Excerpt, config: ShardConfig) -> Graph
 def group_batch(store: Store, parts: Tensor, config: ShardConfig, seed: int) -> Batch:
     """The batch that a group of parts makes: all its links are asked about."""
     graph = training_graph(store, read_excerpt(store, parts, config, seed), config)
+    assert graph.origin is not None
+    graph = replace(graph, origin=of_parts(graph.origin, store.part_starts, parts.sort().values))
     return Batch(graph, graph.links)
+
+
+def of_parts(origin: Origin, part_starts: Tensor, ordered: Tensor) -> Origin:
+    """An origin that knows the parts it is made of: ``ordered``, out of those that begin at ``part_starts``."""
+    sizes = (part_starts[ordered + 1] - part_starts[ordered]).to(origin.rows.device)
+    starts = torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])
+    others, all_others = ordered.numel() - 1, part_starts.numel() - 2
+    return origin._replace(part_starts=starts, meeting=others / all_others if all_others else 1.0)
 
 
 def group_clock(clock: Clock, group: int) -> Clock:

@@ -11,6 +11,7 @@ from torch import Tensor
 from bandana.engine.structure import build_structure
 from bandana.graph import Features, Graph, Origin, Outside, SparseFeatures
 from bandana.method import Batch
+from bandana.scale.batches import of_parts
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +57,7 @@ class Resident:
             structure=kept,
             x=self._features(place, rows.numel(), _stretches(self.value_starts, ordered)),
             directed=graph.directed,
-            origin=Origin(rows, graph.num_nodes, cut),
+            origin=of_parts(Origin(rows, graph.num_nodes, cut), self.part_starts, ordered),
         )
         return Batch(group, group.links)
 
