@@ -12,6 +12,7 @@ from torch import Tensor
 from bandana import model_folder
 from bandana.config import patch
 from bandana.data.features import Preprocessing
+from bandana.devices import torch_threads
 from bandana.errors import UserError
 from bandana.graph import Graph
 from bandana.method import GraphSpec
@@ -20,7 +21,7 @@ from bandana.registry import get_method
 from bandana.reporting.embeddings import read_embeddings
 from bandana.scale import inference
 from bandana.scale.blocks import ALIGNED, plan_blocks
-from bandana.scale.inference import Share, embed_store, one_thread
+from bandana.scale.inference import Share, embed_store
 from bandana.scale.store import Store, write_store
 from bandana.use.infer import encoder_of, infer
 
@@ -67,7 +68,7 @@ def store_of(folder: Path, graph: Graph) -> Store:
 
 
 def in_memory(model: TrainedModel, store: Store) -> Tensor:
-    with one_thread():
+    with torch_threads(1):
         return model.embed(store.graph())
 
 

@@ -13,8 +13,7 @@ holds it to that, with the BLAS that torch brings). Several threads in memory di
 numbers, at the seams of the threads.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -23,6 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bandana.devices import torch_threads
 from bandana.engine.propagate import propagate
 from bandana.engine.structure import Structure
 from bandana.graph import Features, SparseFeatures
@@ -142,7 +142,7 @@ def _convolve(layer: Convolution, store: Store, projected: Array, scale: Tensor,
     around = _one_way(rowptr, row, place, senders.numel())
     mixed = propagate(around, values, _gather(projected, senders))
     mixed.addcmul_(own.square().unsqueeze(1), _gather(projected, torch.arange(start, stop)))
-    with one_thread():
+    with torch_threads(1):
         return layer.finish(mixed)
 
 
@@ -190,14 +190,3 @@ def degree_scale(store: Store) -> Tensor:
     degree = torch.from_numpy(np.diff(store.rowptr).astype(np.float32))
     release(store.rowptr)
     return degree.add_(1).rsqrt_()
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Let torch work in one thread meanwhile."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

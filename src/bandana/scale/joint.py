@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from bandana.devices import torch_threads
 from bandana.method import Batch, Clock, Method
 from bandana.scale.batches import group_clock
 from bandana.scale.distributed import World
@@ -155,10 +156,11 @@ def _side_by_side(run: Callable[[int], Tensor], meeting: Meeting, count: int) ->
 
     # New threads for every step: autograd numbers the work of each thread, and these numbers set the order of sums.
     threads = [Thread(target=work, args=(place,), daemon=True) for place in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with torch_threads(max(torch.get_num_threads() // count, 1)):
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
     if problems:
         raise problems[0]
     return results
