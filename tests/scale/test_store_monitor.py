@@ -13,7 +13,8 @@ from bandana.method import GraphSpec, Method
 from bandana.methods.bandana import Bandana, BandanaConfig
 from bandana.paper.cookbook import recipe
 from bandana.parts.encoders import EncoderConfig
-from bandana.scale.batches import ShardConfig, read_region
+from bandana.scale import training
+from bandana.scale.batches import Region, ShardConfig, read_region
 from bandana.scale.distributed import World
 from bandana.scale.store import Store
 from bandana.scale.training import Job, Monitor, train_on_store, validation_score
@@ -72,3 +73,28 @@ def test_a_decoder_that_is_not_there_cannot_choose(store: Store) -> None:
 
     with pytest.raises(UserError, match=r"monitor: .*no link decoder"):
         train_on_store(job_of(store, "decoder", Silent))
+
+
+@pytest.mark.parametrize("score", [0.0, 1.0], ids=["rank worse", "rank no worse"])
+def test_the_validation_links_decide_between_settled_statistics_and_those_of_training(
+    store: Store, monkeypatch: pytest.MonkeyPatch, score: float
+) -> None:
+    settled, kept = False, dict[str, torch.Tensor]()
+
+    def settle(job: Job, *_: object) -> None:
+        nonlocal settled
+        settled = True
+        kept.update({name: buffer.clone() for name, buffer in job.method.named_buffers()})
+        for norm in (module for module in job.method.modules() if isinstance(module, torch.nn.BatchNorm1d)):
+            norm.reset_running_stats()
+
+    def scored(job: Job, region: Region) -> float:
+        return score if settled else 0.5
+
+    monkeypatch.setattr(training, "settle_norms", settle)
+    monkeypatch.setattr(training, "validation_score", scored)
+    job = job_of(store, "dot_product")
+    train_on_store(job)
+    unchanged = [buffer.equal(kept[name]) for name, buffer in job.method.named_buffers()]
+    assert len(unchanged) > 1
+    assert all(unchanged) if score == 0 else not any(unchanged)

@@ -116,11 +116,16 @@ def train_on_store(
     method.load_state_dict(best)
     settle_norms(job, Clock(seed, state.epoch, state.step, training.epochs), memory)
     method.eval()
+    if watch is not None and watch() < state.progress.best_value:
+        method.load_state_dict(best)
     return state
 
 
 def settle_norms(job: Job, clock: Clock, memory: Resident | None = None) -> None:
     """Take the statistics of every batch norm over the whole store, one layer after the other.
+
+    Those of training are averages of the last steps, so of few of the store's groups, and lack what groups differ by.
+    Where few steps see everything, they can be the better ones all the same: the validation links decide.
 
     A layer's input depends on the statistics of the layers in front of it, so each layer has a pass of its own. Masks
     and dropout stay as they are in training, where the weights have learned to live with them. A store that fits into
