@@ -87,7 +87,7 @@ def test_reference_has_the_loss_and_the_gradients_of_bandana(
     negatives = torch.randint(NODES, (2, positives.numel()))
     clock = Clock(seed=3, step=7)
 
-    monkeypatch.setattr(bandana_file, "sample_negatives", lambda *args: negatives)
+    monkeypatch.setattr(bandana_file, "draw_negatives", lambda *args: negatives)
     loss = ours.loss(Batch(graph, links), clock)
     loss.backward()
 
