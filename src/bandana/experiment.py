@@ -19,7 +19,7 @@ from bandana.errors import UserError
 from bandana.evaluation.dot_product_probe import dot_product_auc, dot_product_probe
 from bandana.evaluation.end_to_end import end_to_end
 from bandana.evaluation.heuristics import heuristic_floors
-from bandana.evaluation.linear_probe import LinearProbeConfig, Selection, linear_probe
+from bandana.evaluation.linear_probe import LinearProbeConfig, as_published, linear_probe
 from bandana.evaluation.metrics import checked_score, exact_auc
 from bandana.graph import Graph, dense
 from bandana.method import GraphSpec, Method
@@ -244,8 +244,12 @@ def _evaluation(experiment: Experiment, data: Dataset, graph: Graph, edges: Edge
     if labels is None:
         raise UserError(f"{data.name}: has no labels, so its nodes cannot be classified. Use --task link.")
     nodes = data.node_split or split_nodes(labels, experiment.split.nodes, seed=seed)
-    selection: Selection = "joint" if experiment.protocol == "clean" else "separate"
-    return Evaluation(graph, lambda z: linear_probe(z, labels, nodes, experiment.probe, seed, selection))
+
+    def score(z: Tensor) -> Metrics:
+        scores = linear_probe(z, labels, nodes, experiment.probe, seed)
+        return scores if experiment.protocol == "clean" else as_published(scores)
+
+    return Evaluation(graph, score)
 
 
 def _floors(experiment: Experiment, evaluation: Evaluation, method: Method, edges: EdgeSplit) -> dict[str, Metrics]:

@@ -6,9 +6,9 @@ the repeat alone, so that each is the probe it would be by itself, whatever the 
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,10 +20,6 @@ from bandana.engine.streams import generator
 from bandana.errors import UserError
 from bandana.evaluation.metrics import batch_macro_f1, batch_micro_f1
 from bandana.training.steps import Recorded, own_stream
-
-Selection: TypeAlias = Literal["joint", "separate"]
-"""``"joint"`` scores both metrics at the epoch of best validation micro-F1; ``"separate"`` lets each metric have the
-epoch of its own best validation value, as published figures do. Ties go to the latest epoch."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,10 +81,12 @@ class Labelled(NamedTuple):
     y: Tensor
 
 
-def linear_probe(
-    z: Tensor, y: Tensor, split: NodeSplit, config: LinearProbeConfig, seed: int, selection: Selection = "joint"
-) -> dict[str, float]:
+def linear_probe(z: Tensor, y: Tensor, split: NodeSplit, config: LinearProbeConfig, seed: int) -> dict[str, float]:
     """Train linear classifiers on frozen embeddings and score them on the test nodes.
+
+    Both metrics are scored at the epoch of the best validation micro-F1. Published figures let each metric have the
+    epoch of its own best validation value (`as_published`), so macro-F1 is there a second time. Ties go to the latest
+    epoch.
 
     Args:
         z: ``[nodes, width]`` embeddings.
@@ -96,25 +94,33 @@ def linear_probe(
         split: The nodes to train on, to choose the epoch by, and to score.
         config: The probe.
         seed: Seed of initial weights and mini-batches.
-        selection: Which epoch each metric is scored at.
 
     Returns:
-        micro_f1 and macro_f1 on the test nodes and valid_micro_f1, each a mean over the repeats; with two repeats or
-        more also micro_f1_std and macro_f1_std, the spread of the probes alone (n - 1 in the denominator).
+        micro_f1, macro_f1 and macro_f1_own_epoch on the test nodes and valid_micro_f1, each a mean over the repeats;
+        with two repeats or more the first three also with _std, the spread of the probes alone (n - 1 in the
+        denominator).
 
     Raises:
         UserError: A part of the split is empty or lacks labels, or an embedding is not finite.
     """
     train, valid, test = (_part(z, y, name, getattr(split, name), config) for name in ("train", "valid", "test"))
-    by_micro, by_macro = train_probes(train, valid, config, seed, selection)
-    micro_f1 = batch_micro_f1(by_micro.predict(test.x), test.y)
-    macro_f1 = batch_macro_f1(by_macro.predict(test.x), test.y, _num_classes(train, valid, test))
-    valid_micro_f1 = batch_micro_f1(by_micro.predict(valid.x), valid.y)
-    results = {"micro_f1": micro_f1, "macro_f1": macro_f1, "valid_micro_f1": valid_micro_f1}
-    summary = {name: float(values.mean()) for name, values in results.items()}
+    by_micro, by_macro = train_probes(train, valid, config, seed)
+    predicted, num_classes = by_micro.predict(test.x), _num_classes(train, valid, test)
+    tested = {
+        "micro_f1": batch_micro_f1(predicted, test.y),
+        "macro_f1": batch_macro_f1(predicted, test.y, num_classes),
+        "macro_f1_own_epoch": batch_macro_f1(by_macro.predict(test.x), test.y, num_classes),
+    }
+    summary = {name: float(values.mean()) for name, values in tested.items()}
     if config.repeats > 1:
-        summary |= {"micro_f1_std": float(micro_f1.std()), "macro_f1_std": float(macro_f1.std())}
-    return summary
+        summary |= {f"{name}_std": float(values.std()) for name, values in tested.items()}
+    return {**summary, "valid_micro_f1": float(by_micro.valid.mean())}
+
+
+def as_published(scores: Mapping[str, float]) -> dict[str, float]:
+    """Scores of `linear_probe` with an epoch of its own for each metric, as the authors' scripts choose them."""
+    own = {name.replace("_own_epoch", ""): value for name, value in scores.items() if "_own_epoch" in name}
+    return {**scores, **own}
 
 
 def validation_score(z: Tensor, y: Tensor, split: NodeSplit, config: LinearProbeConfig, seed: int) -> float:
@@ -127,13 +133,10 @@ def validation_score(z: Tensor, y: Tensor, split: NodeSplit, config: LinearProbe
 
 
 @torch.no_grad()
-def train_probes(
-    train: Labelled, valid: Labelled, config: LinearProbeConfig, seed: int, selection: Selection = "joint"
-) -> tuple[Probes, Probes]:
-    """Train all repeats and keep the best epoch of each. Test nodes are out of reach here.
+def train_probes(train: Labelled, valid: Labelled, config: LinearProbeConfig, seed: int) -> tuple[Probes, Probes]:
+    """Train all repeats and keep the best epoch of each, by validation micro-F1 and by validation macro-F1.
 
-    Returns:
-        The probes at the epochs to be scored by micro-F1 and by macro-F1: the same ones if the selection is joint.
+    Test nodes are out of reach here.
     """
     device, width, num_classes = train.x.device, train.x.shape[1], _num_classes(train, valid)
     generators = [generator(device, seed, repeat) for repeat in range(config.repeats)]
@@ -152,8 +155,7 @@ def train_probes(
             _step(optimizer, weight, bias, x, target)
         prediction = _predict(weight, bias, valid.x)
         _keep_better(by_micro, weight, bias, batch_micro_f1(prediction, valid.y))
-        if selection == "separate":
-            _keep_better(by_macro, weight, bias, batch_macro_f1(prediction, valid.y, num_classes))
+        _keep_better(by_macro, weight, bias, batch_macro_f1(prediction, valid.y, num_classes))
         return by_micro.valid
 
     with own_stream(device):
@@ -161,7 +163,7 @@ def train_probes(
         for _ in range(config.epochs):
             batches.shuffle(generators)
             one_epoch()
-    return by_micro, by_macro if selection == "separate" else by_micro
+    return by_micro, by_macro
 
 
 class _Batches:

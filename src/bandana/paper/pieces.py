@@ -8,11 +8,11 @@ from typing import Any
 import torch
 
 from bandana.config import to_table, to_toml
-from bandana.data.datasets import Dataset, find_dataset, load
-from bandana.data.splits import split_edges, split_nodes
+from bandana.data.datasets import find_dataset, load
+from bandana.data.splits import split_edges
 from bandana.evaluation.heuristics import heuristic_floors
-from bandana.evaluation.linear_probe import linear_probe
-from bandana.experiment import Experiment, OnEpoch, SeedResult, Task, run_seed
+from bandana.evaluation.linear_probe import as_published
+from bandana.experiment import Experiment, OnEpoch, Task, run_seed
 from bandana.paper.artifact import Piece, Scope
 from bandana.paper.cookbook import recipe
 from bandana.paper.work import work
@@ -115,7 +115,7 @@ def train(arguments: Mapping[str, Any], device: torch.device, data_root: Path | 
         "peak_gpu_mb": torch.cuda.max_memory_allocated(device) / 1e6 if device.type == "cuda" else None,
     }
     if experiment.task == "node":
-        values["as_published"] = _probe_as_published(experiment, data, result, seed)
+        values["as_published"] = as_published(record.metrics)
     return values
 
 
@@ -137,11 +137,3 @@ def _from_first_epoch(device: torch.device) -> OnEpoch:
             torch.cuda.reset_peak_memory_stats(device)
 
     return after_epoch
-
-
-def _probe_as_published(experiment: Experiment, data: Dataset, result: SeedResult, seed: int) -> dict[str, float]:
-    """The same embedding with an epoch of its own for each metric, as the authors' scripts choose them."""
-    labels = data.graph.y
-    assert labels is not None, "a node task has labels"
-    nodes = data.node_split or split_nodes(labels, experiment.split.nodes, seed=seed)
-    return linear_probe(result.embedding, labels.to(result.embedding.device), nodes, experiment.probe, seed, "separate")
