@@ -185,7 +185,7 @@ def test_an_occupied_folder_is_left_alone(tmp_path: Path, bandana: Bandana) -> N
 
 def test_a_killed_run_goes_on_to_the_same_bits(tmp_path: Path, bandana: Bandana) -> None:
     options = (
-        "training.epochs=30",
+        "training.epochs=12",
         "training.evaluate_every=1",
         "training.patience_evaluations=0",
         "model.encoder.width=16",

