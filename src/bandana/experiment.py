@@ -25,6 +25,7 @@ from bandana.graph import Graph, dense
 from bandana.method import GraphSpec, Method
 from bandana.registry import get_method
 from bandana.reporting.record import Metrics, RunFolder, RunRecord, SeedRecord
+from bandana.training.early_stopping import Monitor
 from bandana.training.profile import Operation, profile_training
 from bandana.training.steps import Recorded, Training
 from bandana.training.together import carry_out
@@ -55,8 +56,7 @@ class Experiment:
     protocol: Literal["clean", "paper"] = "clean"
     """`clean`: one epoch of the probe serves all metrics, and raw logits are ranked. `paper`: as the authors' scripts
     do, each metric has its own epoch and links are ranked after a float32 sigmoid. See docs/protocols.md."""
-    monitor: Literal["dot_product", "decoder", "none"] = "dot_product"
-    """What chooses the weights on validation links: dot products, the method's own decoder, or nothing (the last)."""
+    monitor: Monitor = "dot_product"
     features: Preprocessing = "raw"
     """What is done to the features first; see `bandana.data.features`."""
     model: Any
@@ -288,7 +288,7 @@ def _mean_of(history: list[dict[str, float]], names: Iterable[str]) -> dict[str,
 
 def _decoder(method: Method, graph: Graph) -> Callable[[Tensor], Tensor] | None:
     """The method's own link decoder over the embeddings of `graph`, if it has one."""
-    if type(method).score_edges is Method.score_edges:
+    if not method.has_decoder():
         return None
 
     def score(pairs: Tensor) -> Tensor:

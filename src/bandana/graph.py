@@ -21,6 +21,12 @@ class SparseFeatures(NamedTuple):
     structure: Structure
     values: Tensor
 
+    @classmethod
+    def of(cls, x: Tensor) -> "SparseFeatures":
+        row, col = x.nonzero().unbind(1)
+        structure, order = build_structure(row, col, *x.shape)
+        return cls(structure, x[row, col][order])
+
     @property
     def shape(self) -> tuple[int, int]:
         return self.structure.num_rows, self.structure.num_cols
@@ -264,15 +270,9 @@ def compact(x: Features) -> Features:
     """Keep mostly empty features sparse, everything else dense, in torch's default float type: that of the models."""
     if isinstance(x, SparseFeatures):
         return x
-    if x.layout != torch.strided:
-        x = x.to_dense()
-    x = x.to(torch.get_default_dtype())
-    entries = x.nonzero()
-    if entries.shape[0] >= SPARSE_BELOW_DENSITY * x.numel():
-        return x.contiguous()
-    row, col = entries.unbind(1)
-    structure, order = build_structure(row, col, *x.shape)
-    return SparseFeatures(structure, x[row, col][order])
+    x = (x if x.layout == torch.strided else x.to_dense()).to(torch.get_default_dtype())
+    is_full = int(x.count_nonzero()) >= SPARSE_BELOW_DENSITY * x.numel()
+    return x.contiguous() if is_full else SparseFeatures.of(x)
 
 
 def _finite(x: Features) -> Features:

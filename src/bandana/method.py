@@ -146,6 +146,11 @@ class Method(nn.Module, ABC):
         """``[pairs]`` logits of the method's own link decoder for ``[2, pairs]`` nodes; None if it has none."""
         return None
 
+    @classmethod
+    def has_decoder(cls) -> bool:
+        """Whether it can `score_edges`."""
+        return cls.score_edges is not Method.score_edges
+
     def diagnostics(self) -> dict[str, float]:
         """Numbers worth recording besides the loss, such as the mask ratio of the last step."""
         return {}

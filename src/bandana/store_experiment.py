@@ -32,7 +32,8 @@ from bandana.scale.batches import Region, ShardConfig, evaluation_parts, read_re
 from bandana.scale.distributed import World, joined, leading
 from bandana.scale.seal import DESCRIPTION
 from bandana.scale.store import Store
-from bandana.scale.training import Job, Monitor, train_on_store
+from bandana.scale.training import Job, train_on_store
+from bandana.training.early_stopping import Monitor
 from bandana.training.trainer import TrainingConfig, TrainingState
 
 
@@ -46,7 +47,6 @@ class StoreExperiment:
     task: Task
     protocol: Literal["clean"] = "clean"
     monitor: Monitor = "dot_product"
-    """What chooses the weights on validation links: dot products, the method's own decoder, or nothing (the last)."""
     model: Any
     training: TrainingConfig = field(default_factory=TrainingConfig)
     shards: ShardConfig = field(default_factory=ShardConfig)

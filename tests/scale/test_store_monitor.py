@@ -17,8 +17,9 @@ from bandana.scale import training
 from bandana.scale.batches import Region, ShardConfig, read_region
 from bandana.scale.distributed import World
 from bandana.scale.store import Store
-from bandana.scale.training import Job, Monitor, train_on_store, validation_score
+from bandana.scale.training import Job, train_on_store, validation_score
 from bandana.store_experiment import StoreExperiment
+from bandana.training.early_stopping import Monitor
 from bandana.training.trainer import TrainingConfig
 
 SHARDS = ShardConfig(parts_per_group=2, groups_per_step=2, valid_links=0.2)

@@ -240,11 +240,7 @@ def _features(store: Store, rows: Tensor) -> Features:
     breaks = (rows.diff() != 1).nonzero().squeeze(1) + 1
     blocks = [store.feature_rows(int(run[0]), int(run[-1]) + 1) for run in rows.tensor_split(breaks) if run.numel()]
     x = (torch.cat(blocks) if blocks else torch.empty(0, store.num_features)).to(torch.get_default_dtype())
-    if not store.is_sparse:
-        return x
-    row, col = x.nonzero().unbind(1)
-    structure, order = build_structure(row, col, *x.shape)
-    return SparseFeatures(structure, x[row, col][order])
+    return SparseFeatures.of(x) if store.is_sparse else x
 
 
 def _outside(store: Store, excerpt: Excerpt, kept: Tensor) -> Outside:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +26,7 @@ from bandana.scale.distributed import World
 from bandana.scale.joint import JointBatchNorm, JointLoss
 from bandana.scale.resident import Resident
 from bandana.scale.store import Store
+from bandana.training.early_stopping import Monitor
 from bandana.training.steps import matmul_precision
 from bandana.training.trainer import (
     MATMUL_PRECISION,
@@ -41,8 +42,6 @@ from bandana.training.trainer import (
     set_rate,
     weights_of,
 )
-
-Monitor: TypeAlias = Literal["dot_product", "decoder", "none"]
 
 
 class Job(NamedTuple):
@@ -252,7 +251,7 @@ def _save(
 
 
 def _check_decoder(job: Job) -> None:
-    if job.monitor == "decoder" and type(job.method).score_edges is Method.score_edges:
+    if job.monitor == "decoder" and not job.method.has_decoder():
         raise UserError("monitor: this method has no link decoder. Use --set monitor=dot_product.")
 
 

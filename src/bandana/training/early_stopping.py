@@ -1,6 +1,10 @@
 """When to stop, and which state was the best."""
 
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Monitor: TypeAlias = Literal["dot_product", "decoder", "none"]
+"""What chooses the weights on validation links: dot products, the method's own decoder, or nothing (the last ones)."""
 
 
 @dataclass(frozen=True, slots=True)
