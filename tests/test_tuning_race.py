@@ -3,7 +3,7 @@
 import sys
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from importlib import import_module
 from itertools import count
@@ -22,7 +22,7 @@ from bandana.errors import UserError
 from bandana.paper.cookbook import load_recipe, recipe
 from bandana.tuning import race as racing
 from bandana.tuning.folder import RECIPE, SEARCH, SearchFolder, read_trials
-from bandana.tuning.race import FIRST_FRESH_SEED, Rules, Runner, next_work, race
+from bandana.tuning.race import FIRST_FRESH_SEED, Rules, Runner, Work, next_work, race
 from bandana.tuning.space import Interval, OneOf, Space, without
 from bandana.tuning.trials import Trial, winner_of
 from bandana.tuning.tune import Search
@@ -193,6 +193,22 @@ def test_a_race_keeps_its_trials_goes_on_and_writes_the_winner(tmp_path: Path, k
     source = load_recipe("bandana", "karate", "node", book).sources["training.epochs"]
     assert source.startswith(f"tuned here on validation data: trial {winner.number} of {len(trials)}")
     assert f"{fmean(winner.fresh):.4f} over 2 fresh seeds" in source
+
+
+def test_a_finalist_keeps_its_scores_when_a_process_breaks() -> None:
+    broken: Future[Trial] = Future()
+    broken.set_exception(RuntimeError("the card is gone"))
+    search, finalist = karate_search(), trial(3, 0.8, 0.7)
+    again = Work(search, 3, finalist.values, range(2000, 2002), finalist)
+    assert racing._outcome(broken, again) == finalist
+    first = racing._outcome(broken, Work(search, 4, finalist.values, range(1000, 1002)))
+    assert first.failure == "RuntimeError: the card is gone"
+    assert first.score is None
+
+
+def test_a_process_without_the_device_breaks_instead_of_failing_one_trial_after_the_other() -> None:
+    with pytest.raises(UserError, match="--device"):
+        racing.attempt(Work(karate_search(), 0, {}, range(1)), "a card that fell off", None)
 
 
 @pytest.mark.usefixtures("one_thread")

@@ -198,10 +198,10 @@ def next_work(runners: Sequence[Runner], rules: Rules, elapsed: float) -> tuple[
 
 def attempt(work: Work, device: str, data_root: Path | None) -> Trial:
     """Judge settings, in a process that does nothing else and leaves the GPU to the others afterwards."""
-    what, started = work.search, time.perf_counter()
+    what, started, where = work.search, time.perf_counter(), resolve_device(device)
     values, failure, scores = work.values, "", list[float]()
     try:
-        experiment, where = what.with_values(work.values), resolve_device(device)
+        experiment = what.with_values(work.values)
         data = _data(experiment.dataset, data_root)
         read = {} if work.trial else readable(what.experiment, what.space)
         if read:
@@ -227,10 +227,12 @@ def _judged(work: Work, values: dict[str, Any], scores: Sequence[float], seconds
 
 
 def _outcome(future: Future[Trial], work: Work) -> Trial:
-    """The result of a process, or a trial that says what befell it."""
+    """The result of a process, or a trial that says what befell it; a finalist is left as it was, to be tried again."""
     problem = future.exception()
     if problem is None:
         return future.result()
+    if work.trial is not None:
+        return work.trial
     first_line = next(iter(str(problem).splitlines()), "")
     return _judged(work, work.values, [], 0.0, f"{type(problem).__name__}: {first_line}")
 
