@@ -101,7 +101,7 @@ class _Propagate(torch.autograd.Function):
         if kernels.usable(dense.device, dense.dtype):
             from bandana.engine.kernels.propagate import spmm
 
-            return spmm(structure.rowptr, structure.col, values, dense.contiguous(), loop=loop)
+            return spmm(structure.rowptr, structure.col, values, dense, loop=loop)
         return _add_loop(_spmm(structure.rowptr, structure.col, values, dense), loop, dense)
 
     @staticmethod
@@ -113,12 +113,7 @@ class _Propagate(torch.autograd.Function):
             from bandana.engine.kernels.propagate import spmm
 
             where = structure.transposed_rowptr, structure.transposed_col
-            return (
-                spmm(*where, values, grad.contiguous(), loop=loop, entry=structure.transposed_entry),
-                None,
-                None,
-                None,
-            )
+            return spmm(*where, values, grad, loop=loop, entry=structure.transposed_entry), None, None, None
         transposed = values.index_select(0, structure.transposed_entry)
         out = _spmm(structure.transposed_rowptr, structure.transposed_col, transposed, grad)
         return _add_loop(out, loop, grad), None, None, None
@@ -157,7 +152,7 @@ class _PropagateDropped(torch.autograd.Function):
         seed = draw_seed(generator)
         ctx.save_for_backward(values, seed)
         ctx.structure, ctx.drop = structure, drop
-        return spmm(structure.rowptr, structure.col, values, dense.contiguous(), seed=seed, drop=drop)
+        return spmm(structure.rowptr, structure.col, values, dense, seed=seed, drop=drop)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None, None]:
@@ -166,8 +161,8 @@ class _PropagateDropped(torch.autograd.Function):
         values, seed = ctx.saved_tensors
         structure: Structure = ctx.structure
         where = structure.transposed_rowptr, structure.transposed_col
-        entry, grad = structure.transposed_entry, grads[0].contiguous()
-        return spmm(*where, values, grad, entry=entry, seed=seed, drop=ctx.drop), None, None, None, None
+        entry = structure.transposed_entry
+        return spmm(*where, values, grads[0], entry=entry, seed=seed, drop=ctx.drop), None, None, None, None
 
 
 def _spmm(rowptr: Tensor, col: Tensor, values: Tensor, dense: Tensor) -> Tensor:

@@ -37,13 +37,15 @@ def spmm(
         rowptr: ``[rows + 1]`` first entry of each row.
         col: ``[entries]`` column of each entry.
         values: ``[entries]`` values.
-        dense: ``[columns, width]`` contiguous.
+        dense: ``[columns, width]``.
         loop: ``[rows]`` diagonal.
         entry: ``[entries]`` where the value of each entry stands; None where `values` are in the matrix's order.
         seed: ``[1]`` integer on the device that decides which values are dropped; None drops none.
         drop: Share of the values that is dropped, a multiple of 1/65,536. The others are not scaled here.
     """
     rows, width = rowptr.numel() - 1, dense.shape[1]
+    # A kernel steps from one element to the next, whatever the strides: one head of attention's shares has others.
+    values, dense, loop = values.contiguous(), dense.contiguous(), None if loop is None else loop.contiguous()
     parts = _parts(rowptr)
     out = dense.new_zeros(rows, width) if parts.split else dense.new_empty(rows, width)
     if out.numel() == 0:
