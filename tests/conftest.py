@@ -1,26 +1,39 @@
-"""Graphs small enough to check by hand, and what every test shares. Factories are pure: no test affects another."""
+"""Graphs small enough to check by hand, and what every test shares. Factories are pure: no test affects another.
 
+Nothing here imports torch before a test or a worker needs it: pytest-xdist's first process loads this file too, and
+all workers wait for it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
 import os
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # the workers share the cores already
 
 import pytest
-import torch
 from hypothesis import settings
 
-from bandana.graph import Graph
+if TYPE_CHECKING:
+    from bandana.graph import Graph
+
+gc.disable()  # while collecting: half a million imported objects stay, and looking through them takes seconds
 
 settings.register_profile("local", deadline=None, max_examples=25, database=None)
 settings.register_profile("ci", parent=settings.get_profile("local"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
 
-GraphFactory = Callable[..., Graph]
+GraphFactory = Callable[..., "Graph"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Say why tests on real data or a GPU are left out."""
+    import torch
+
     absent = {
         "real_data": (not os.environ.get("BANDANA_DATA"), "set BANDANA_DATA to the folder with the raw data sets"),
         "cuda": (not torch.cuda.is_available(), "needs a CUDA device"),
@@ -31,9 +44,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason=reason))
 
 
+def pytest_collection_finish() -> None:
+    """From here on garbage is looked for, among what the tests make and not among what collecting left."""
+    gc.freeze()
+    gc.enable()
+    atexit.register(gc.unfreeze)  # extensions count at the end what was never freed
+
+
 @pytest.fixture
 def float64() -> Iterator[None]:
     """References are compared in double precision, where a wrong term cannot hide behind rounding."""
+    import torch
+
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     yield
@@ -43,6 +65,9 @@ def float64() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def hand_graph() -> GraphFactory:
     """Five nodes: a triangle 0-1-2, a tail 2-3, and node 4 alone."""
+    import torch
+
+    from bandana.graph import Graph
 
     def make(*, directed: bool = False, weighted: bool = False) -> Graph:
         edge_index = torch.tensor([[0, 0, 1, 2], [1, 2, 2, 3]])
@@ -56,6 +81,9 @@ def hand_graph() -> GraphFactory:
 @pytest.fixture(scope="session")
 def random_graph() -> GraphFactory:
     """Graphs with random edges, by default with features, undirected and unweighted."""
+    import torch
+
+    from bandana.graph import Graph
 
     def make(
         num_nodes: int = 30,

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -42,10 +43,16 @@ def room(path: Path) -> str:
     return path.relative_to(SOURCE).parts[0].removesuffix(".py")
 
 
+@cache
+def nodes(path: Path) -> list[ast.AST]:
+    """Every node of a file's syntax tree, the module first."""
+    return list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+
+
 def imported_modules(path: Path) -> Iterator[str]:
     """Absolute names of all modules that a file imports, wherever in the file the statement stands."""
     package = ("bandana", *path.relative_to(SOURCE).parent.parts)
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -80,8 +87,9 @@ def late():
     file = tmp_path / "methods" / "mine.py"
     file.write_text(text)
     assert imported_rooms(file) == {"data", "cli", "methods"}
-    file.write_text("from bandana import __version__\nimport torch\n")
-    assert imported_rooms(file) == set()
+    harmless = tmp_path / "methods" / "harmless.py"
+    harmless.write_text("from bandana import __version__\nimport torch\n")
+    assert imported_rooms(harmless) == set()
 
 
 @pytest.mark.parametrize("path", [path for path in FILES if room(path) in MAY_IMPORT], ids=named)
@@ -103,16 +111,17 @@ def test_only_the_command_line_knows_the_command_line(path: Path) -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=named)
 def test_files_are_short_named_for_something_and_never_print(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
-    assert len(text.splitlines()) <= LONGEST_FILE
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= LONGEST_FILE
     assert path.stem not in {"utils", "util", "helpers", "misc", "common"}
-    calls = [node.func for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
+    calls = [node.func for node in nodes(path) if isinstance(node, ast.Call)]
     assert not any(isinstance(function, ast.Name) and function.id == "print" for function in calls)
 
 
 @pytest.mark.parametrize("path", FILES, ids=named)
 def test_every_module_says_what_it_is_for(path: Path) -> None:
-    assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+    module = nodes(path)[0]
+    assert isinstance(module, ast.Module)
+    assert ast.get_docstring(module)
 
 
 HELP = """

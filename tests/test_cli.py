@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -62,13 +61,14 @@ def bandana(tmp_path: Path, monkeypatch, capsys) -> Bandana:
 
 
 def test_help_answers_at_once_and_names_every_verb() -> None:
+    command = [sys.executable, "-m", "bandana", "--help"]
     fastest = float("inf")
-    for _ in range(3):
-        started = time.perf_counter()
-        answer = subprocess.run(
-            [sys.executable, "-m", "bandana", "--help"], capture_output=True, text=True, check=False
-        )
-        fastest = min(fastest, time.perf_counter() - started)
+    for _ in range(2):
+        before = os.times()
+        answer = subprocess.run(command, capture_output=True, text=True, check=False)
+        after = os.times()  # seconds of the processor: others may be using it
+        spent = after.children_user + after.children_system - before.children_user - before.children_system
+        fastest = min(fastest, spent)
     assert answer.returncode == 0
     assert all(verb in answer.stdout for verb in ("demo", "run", "methods", "datasets", "env"))
     assert fastest < 0.5
@@ -183,31 +183,38 @@ def test_an_occupied_folder_is_left_alone(tmp_path: Path, bandana: Bandana) -> N
     assert (tmp_path / "run" / "record.json").read_bytes() == before
 
 
+KILLED_AT_THE_THIRD_CHECKPOINT = """
+import os, signal
+from bandana.__main__ import main
+from bandana.training import checkpoint
+
+save, saved = checkpoint.save, []
+
+def save_or_die(*arguments):
+    if len(saved) == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    saved.append(save(*arguments))
+
+checkpoint.save = save_or_die
+main()
+"""
+
+
 def test_a_killed_run_goes_on_to_the_same_bits(tmp_path: Path, bandana: Bandana) -> None:
-    options = (
-        "training.epochs=12",
-        "training.evaluate_every=1",
-        "training.patience_evaluations=0",
-        "model.encoder.width=16",
-    )
+    options = ("training.epochs=5", "training.evaluate_every=1", "model.encoder.width=16")
     settings = [word for option in options for word in ("--set", option)]
-    command = ("run", "bandana", "digits", "--task", "link", *QUICK[6:], *settings)  # links need no probe
+    command = ("run", "bandana", "karate", "--task", "link", *QUICK[6:], *settings)  # links need no probe
     whole = bandana(*command, "--out", "whole", "--json")
     assert whole.returncode == 0, whole.stderr
-    process = subprocess.Popen(
-        [sys.executable, "-m", "bandana", *command, "--out", "killed"],
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED_AT_THE_THIRD_CHECKPOINT, *command, "--out", "killed"],
         cwd=tmp_path,
         env={**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())},  # sums depend on the number of threads
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    checkpoint = tmp_path / "killed" / "seed-0" / "checkpoint.safetensors"
-    deadline = time.monotonic() + 120
-    while not checkpoint.exists() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert checkpoint.exists(), "the process ended before it was killed"
+    assert killed.returncode == -signal.SIGKILL
+    assert (tmp_path / "killed" / "seed-0" / "checkpoint.safetensors").exists()
     resumed = bandana(*command, "--out", "killed", "--json")
     assert resumed.returncode == 0, resumed.stderr
     expected, found = (json.loads(answer.stdout)["seeds"][0] for answer in (whole, resumed))

@@ -13,11 +13,10 @@ pytest.importorskip("matplotlib", reason="the picture needs the plot extra")
 
 
 def test_the_demo_shows_both_tasks_and_leaves_vectors_and_a_picture(tmp_path, monkeypatch, capsys) -> None:
-    short = {"training.epochs": 4, "training.evaluate_every": 2, "probe.repeats": 2}
+    short = {"training.epochs": 2, "training.evaluate_every": 1, "probe.repeats": 2}
     monkeypatch.setattr(demo, "recipe", lambda *cell: recipe(*cell, short))
-    monkeypatch.setattr(
-        "sklearn.manifold.TSNE", partial(TSNE, max_iter=250)
-    )  # the least it takes: a picture, not a map
+    # As few and as rough steps as it takes: a picture, not a map.
+    monkeypatch.setattr("sklearn.manifold.TSNE", partial(TSNE, max_iter=250, angle=1.0))
     demo.run_demo(tmp_path, "cpu")
     shown = capsys.readouterr().out
     for words in ("node classification", "link prediction", "raw features", "untrained encoder", "resource allocation"):

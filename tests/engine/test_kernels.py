@@ -86,7 +86,7 @@ def exact_shares(structure: Structure, keys: Tensor, temperature: float, **where
     return shares
 
 
-SHORT, LONG = (32, 256) if DEVICE.type == "cuda" else (4, 16)
+SHORT, LONG = (32, 256) if DEVICE.type == "cuda" else (2, 8)
 """Blocks of entries. The interpreter takes milliseconds for a row, and a long one needs as many rows as columns."""
 
 SIZES = [
@@ -138,20 +138,21 @@ def test_shares_when_one_entry_takes_all(device: torch.device) -> None:
     assert int((shares == 1).sum()) == 3
 
 
+@pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("where", [(0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1), (2**62, 10**6, 40)])
 def test_each_stream_draws_the_noise_of_the_plain_function(device: torch.device, where: tuple[int, int, int]) -> None:
     """The logarithm of shares is the noise, up to a constant of the row. Keys fill all 64 bits."""
     from bandana.engine.kernels.bandwidth import boltzmann_gibbs
 
     words = dict(zip(("seed", "step", "layer"), where, strict=True))
-    structure, _ = rows_of_sizes([40], device)
-    keys = torch.randint(-(2**63), 2**63 - 1, (40,), generator=torch.Generator().manual_seed(0))
+    length = SHORT + 4
+    structure, _ = rows_of_sizes([length] * 3, device)
+    keys = torch.randint(-(2**63), 2**63 - 1, (3 * length,), generator=torch.Generator().manual_seed(0))
     shares, *_ = boltzmann_gibbs(structure, keys.to(device), 1.0, **words)
     on_device = {**words, "step": torch.tensor(words["step"], device=device)}
     assert boltzmann_gibbs(structure, keys.to(device), 1.0, **on_device)[0].equal(shares)
-    noise = shares.cpu().log()
-    expected = bandwidth.gaussian_noise(keys, **words)
-    torch.testing.assert_close(noise - noise.mean(), expected - expected.mean(), rtol=0, atol=1e-5)
+    noise, expected = (each.view(3, length) for each in (shares.cpu().log(), bandwidth.gaussian_noise(keys, **words)))
+    torch.testing.assert_close(noise - noise.mean(1, True), expected - expected.mean(1, True), rtol=0, atol=1e-5)
 
 
 class Problem(NamedTuple):
@@ -343,7 +344,7 @@ def random_matrix(device: torch.device, rows: int, cols: int, entries: int) -> t
     return structure.to(device), torch.randn(structure.num_entries, generator=generator).to(device)
 
 
-MATRICES = [(30, 30, 60, 7), (12, 40, 300, 64), (20, 20, 10, 300), (30, 40, 300, 1), (1, 1, 1, 1)]
+MATRICES = [(14, 14, 40, 7), (8, 40, 200, 64), (10, 10, 10, 300), (12, 20, 150, 1), (1, 1, 1, 1)]
 
 
 @pytest.mark.usefixtures("poison")
@@ -367,18 +368,32 @@ def test_products(device: torch.device, rows: int, cols: int, entries: int, widt
     assert relative_error(transposed.cpu(), matrix.T @ back.double()) < SINGLE
 
 
-def test_long_rows_are_cut_and_added_up(device: torch.device) -> None:
+def test_a_product_reads_operands_of_any_layout(device: torch.device) -> None:
+    """The shares of one head of attention are a column of what was computed for all heads."""
+    from bandana.engine.kernels.propagate import spmm
+
+    structure, values = random_matrix(device, 9, 9, 30)
+    dense, loop = torch.randn(9, 5, device=device), torch.randn(9, device=device)
+    strided = [torch.stack([operand, operand + 1], dim=-1)[..., 0] for operand in (values, dense, loop)]
+    assert not any(operand.is_contiguous() for operand in strided)
+    where = structure.rowptr, structure.col
+    expected = spmm(*where, values, dense, loop=loop)
+    assert spmm(*where, strided[0], strided[1], loop=strided[2]).equal(expected)
+
+
+def test_long_rows_are_cut_and_added_up(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
     from bandana.engine.kernels import propagate as row_kernels
 
-    structure, _ = rows_of_sizes([3, 0, 150, 64, 65], device)
+    monkeypatch.setattr(row_kernels, "_LONGEST", 10)  # more than a program loads at once, which is eight
+    structure, _ = rows_of_sizes([3, 0, 23, 10, 11], device)
     parts = row_kernels._parts(structure.rowptr)
     assert parts.split
     assert parts.row[:9].tolist() == [0, 1, 2, 2, 2, 3, 4, 4, 5]
-    assert parts.start[:9].tolist() == [0, 3, 3, 67, 131, 153, 217, 281, 282]
+    assert parts.start[:9].tolist() == [0, 3, 3, 13, 23, 26, 36, 46, 47]
     values = torch.randn(structure.num_entries, generator=torch.Generator().manual_seed(0)).to(device)
-    dense = torch.randn(150, 5, generator=torch.Generator().manual_seed(1)).to(device)
-    loop = torch.randn(150, generator=torch.Generator().manual_seed(2)).to(device)
-    matrix = torch.zeros(150, 150).double()
+    dense = torch.randn(23, 5, generator=torch.Generator().manual_seed(1)).to(device)
+    loop = torch.randn(23, generator=torch.Generator().manual_seed(2)).to(device)
+    matrix = torch.zeros(23, 23).double()
     matrix[structure.row.cpu(), structure.col.cpu()] = values.double().cpu()
     expected = (matrix + loop.double().cpu().diag()) @ dense.double().cpu()
     product = row_kernels.spmm(structure.rowptr, structure.col, values, dense, loop=loop)
@@ -395,14 +410,14 @@ def test_long_rows_are_cut_and_added_up(device: torch.device) -> None:
 def test_dropped_entries_are_the_same_on_the_way_back(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
     """The product is linear: its derivative must use the entries that it used itself, and drop the right share."""
     monkeypatch.setattr(kernels, "usable", lambda device, dtype: True)
-    structure, values = random_matrix(device, 40, 50, 900)
-    rate, width = 0.75, 50
+    rows, width, rate = 26, 30, 0.75
+    structure, values = random_matrix(device, rows, width, 2000)  # nearly all of them, for a sharp look at the rate
     dense = torch.eye(width, device=device).requires_grad_()
     out = propagate_with_dropout(structure, values, dense, rate, torch.Generator(device).manual_seed(3))
     used = out[structure.row, structure.col].detach()
     assert bool(((used == 0) | torch.isclose(used, values * keep_scale(rate))).all())
     assert abs(float((used == 0).double().mean()) - rate) < 5 * (rate * (1 - rate) / used.numel()) ** 0.5
-    back = torch.randn(40, width, generator=torch.Generator().manual_seed(0)).to(device)
+    back = torch.randn(rows, width, generator=torch.Generator().manual_seed(0)).to(device)
     (gradient,) = torch.autograd.grad(out, dense, back)
     torch.testing.assert_close(gradient, out.detach().T @ back, rtol=1e-4, atol=1e-4)
 
