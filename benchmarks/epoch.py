@@ -4,6 +4,7 @@
     python benchmarks/epoch.py photo --repeats 5 --csv photo.csv
     python benchmarks/epoch.py --threads 1 --cpu-time  # on a machine that others use too
     python benchmarks/epoch.py photo --profile         # where our time goes
+    python benchmarks/epoch.py cora --precision bf16   # ours with faster products; the reference stays in float32
 
 Ours is `bandana.training.trainer.pretrain` itself, and the reference trains one epoch after each of its epochs, so a
 busy machine slows down both. README.md says how to read the numbers.
@@ -32,7 +33,7 @@ from bandana.experiment import Task, build
 from bandana.graph import Graph
 from bandana.method import GraphSpec, Method
 from bandana.paper.cookbook import recipe
-from bandana.training.trainer import TrainingConfig, TrainingState, edge_batches, pretrain
+from bandana.training.trainer import Precision, TrainingConfig, TrainingState, edge_batches, pretrain
 
 SEED = 0
 WARM_UP = 1
@@ -56,6 +57,7 @@ class Row:
     dataset: str
     task: str
     device: str
+    precision: str
     threads: int
     steps: int
     ours_ms: float
@@ -72,8 +74,8 @@ class Row:
     matrix_gflops: float
 
 
-def prepare(dataset: str, task: Task, device: torch.device) -> Race:
-    """Load and split the data and build both sides from the recipe."""
+def prepare(dataset: str, task: Task, device: torch.device, precision: Precision) -> Race:
+    """Load and split the data and build both sides from the recipe; the precision is that of our products."""
     experiment = recipe("bandana", dataset, task)
     graph = split_edges(
         load(dataset).graph.to(device), experiment.split.valid_edges, experiment.split.test_edges, seed=SEED
@@ -81,7 +83,7 @@ def prepare(dataset: str, task: Task, device: torch.device) -> Race:
     torch.manual_seed(SEED)
     reference = ReferenceTraining(graph, experiment.model, experiment.training)
     method = build(experiment, GraphSpec.of(graph), SEED).to(device)
-    return Race(graph, experiment.training, method, reference)
+    return Race(graph, replace(experiment.training, precision=precision), method, reference)
 
 
 def train(race: Race, epochs: int, on_epoch: Callable[[TrainingState], None]) -> None:
@@ -119,9 +121,9 @@ def matrix_rate(device: torch.device, clock: Callable[[], float]) -> float:
     return 2 * rows * width**2 / median(spent) / 1e9
 
 
-def measure(dataset: str, task: Task, device: torch.device, repeats: int, clock: Callable[[], float]) -> Row:
+def measure(race: Race, dataset: str, task: Task, repeats: int, clock: Callable[[], float]) -> Row:
     """One row of the table."""
-    race = prepare(dataset, task, device)
+    device = race.graph.device
     before = matrix_rate(device, clock)
     ours, theirs = alternate(race, Stopwatch(device, clock), repeats)
     after = matrix_rate(device, clock)
@@ -132,6 +134,7 @@ def measure(dataset: str, task: Task, device: torch.device, repeats: int, clock:
         dataset=dataset,
         task=task,
         device=device.type,
+        precision=race.training.precision,
         threads=torch.get_num_threads(),
         steps=len(list(edge_batches(race.graph, race.training.edge_batch_size, SEED, 1))),
         ours_ms=median(ours) * 1e3,
@@ -149,9 +152,9 @@ def measure(dataset: str, task: Task, device: torch.device, repeats: int, clock:
     )
 
 
-def show_profile(dataset: str, task: Task, device: torch.device) -> None:
+def show_profile(race: Race, dataset: str) -> None:
     """Print the operations in which one of our epochs spends its own time."""
-    recording = profile()
+    recording, on_cpu = profile(), race.graph.device.type == "cpu"
 
     def after_epoch(state: TrainingState) -> None:
         if state.epoch == WARM_UP:
@@ -159,10 +162,10 @@ def show_profile(dataset: str, task: Task, device: torch.device) -> None:
         else:
             recording.stop()
 
-    train(prepare(dataset, task, device), WARM_UP + 1, after_epoch)
+    train(race, WARM_UP + 1, after_epoch)
 
     def own_time(event: torch.autograd.profiler_util.FunctionEventAvg) -> float:
-        return event.self_cpu_time_total if device.type == "cpu" else event.self_device_time_total
+        return event.self_cpu_time_total if on_cpu else event.self_device_time_total
 
     events = sorted(recording.key_averages(), key=own_time, reverse=True)
     total = sum(map(own_time, events))
@@ -197,6 +200,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=9, help="epochs of each side whose median is taken")
     parser.add_argument("--threads", type=int, help="CPU threads; torch decides when not given")
     parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="cpu")
+    parser.add_argument("--precision", choices=get_args(Precision), default="float32", help="of our products")
     parser.add_argument("--cpu-time", action="store_true", help="time the process, not the wall; best with --threads 1")
     parser.add_argument("--profile", action="store_true", help="print where our time goes instead")
     parser.add_argument("--csv", type=Path, help="write the table to this file")
@@ -204,16 +208,18 @@ def main() -> None:
     if args.threads:
         torch.set_num_threads(args.threads)
     device = resolve_device(args.device)
-    print(f"torch {torch.__version__}, {device.type}, {torch.get_num_threads()} threads, {os.cpu_count()} cores")
+    machine = f"{device.type}, {torch.get_num_threads()} threads, {os.cpu_count()} cores"
+    print(f"torch {torch.__version__}, {machine}, ours in {args.precision}")
     if args.profile:
         for dataset in args.datasets:
-            show_profile(dataset, args.task, device)
+            show_profile(prepare(dataset, args.task, device, args.precision), dataset)
         return
     clock = time.process_time if args.cpu_time else time.perf_counter
     print(HEADER)
     rows = []
     for dataset in args.datasets:
-        rows.append(measure(dataset, args.task, device, args.repeats, clock))
+        race = prepare(dataset, args.task, device, args.precision)
+        rows.append(measure(race, dataset, args.task, args.repeats, clock))
         write(rows[-1])
     if any(math.isnan(row.ours_resident_mb) for row in rows):
         print("Resident peaks need Linux and the right to write /proc/self/clear_refs: not available here.")

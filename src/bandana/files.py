@@ -1,9 +1,12 @@
 """Writing files so that a crash leaves either the old content or the new, never half of it."""
 
+import json
+import math
 import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from bandana.errors import UserError
 
@@ -36,6 +39,19 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
 def write_text(path: Path, text: str) -> None:
     """Replace the content of a text file in one step."""
     write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
+def json_text(value: Any, indent: int | None = None) -> str:
+    """JSON that every reader takes: what is not a finite number becomes null, which Python would write as NaN."""
+    return json.dumps(_finite(value), indent=indent, ensure_ascii=False) + "\n"
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _umask() -> int:

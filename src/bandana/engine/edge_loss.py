@@ -4,9 +4,13 @@ For each pair the decoder reads the Hadamard product of two embeddings and gives
 two-layer perceptron. Written plainly this keeps several ``pairs x width`` tensors alive until the backward pass. Here a
 chunk's loss and gradients are computed together and the chunk is forgotten: memory is O(nodes·width + chunk·width)
 and the buffers are reused, which on a CPU saves more time in page faults than the arithmetic costs.
+
+Where torch may multiply in bfloat16 and the CPU has instructions for it, rows are kept and multiplied so. Logits,
+losses and whatever is added up over pairs stay in the precision of the embeddings.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -19,6 +23,7 @@ from bandana.engine.dropout import keep_mask, keep_scale
 
 _CPU_CHUNK = 1 << 19  # elements of a chunk's rows: what stays in a core's cache
 _CUDA_CHUNK = 1 << 25  # enough to fill the card
+_BFLOAT16_INSTRUCTIONS = ("avx512_bf16", "amx_bf16")  # without either, bfloat16 is only imitated
 
 
 class DecoderWeights(NamedTuple):
@@ -122,10 +127,11 @@ def _loss_and_gradients(
     # The gradient of a hidden unit is its slope times that of the logit: the slope is folded into the weights, so that
     # what comes back through the ReLU is the gradient of the logit itself, or zero.
     backward_weight = hidden_weight * slope.unsqueeze(1)
+    rows, forward_weight, backward_weight = (x.to(_row_type(z)) for x in (z, hidden_weight, backward_weight))
     num_pairs, size = pairs.shape[1], min(size, pairs.shape[1])
     grad_z, passed, passed_products = torch.zeros_like(z), torch.zeros_like(slope), torch.zeros_like(hidden_weight)
-    left_rows, right_rows, products = (z.new_empty(size, z.shape[1]) for _ in range(3))
-    hidden_rows, ones, offsets = z.new_empty(size, slope.numel()), z.new_ones(size), offset.expand(size)
+    left_rows, right_rows, products = (rows.new_empty(size, z.shape[1]) for _ in range(3))
+    hidden_rows, ones, offsets = rows.new_empty(size, slope.numel()), z.new_ones(size), offset.expand(size)
     misfits, grad_logits = z.new_empty(num_pairs), z.new_empty(num_pairs)
     against, minus_weight = weight.sign().neg_(), weight.neg()
 
@@ -133,25 +139,27 @@ def _loss_and_gradients(
         chunk = slice(start, start + size)
         u, v = pairs[:, chunk]
         n = u.numel()
-        left = torch.index_select(z, 0, u, out=left_rows[:n])
-        right = torch.index_select(z, 0, v, out=right_rows[:n])
+        left = torch.index_select(rows, 0, u, out=left_rows[:n])
+        right = torch.index_select(rows, 0, v, out=right_rows[:n])
         product = torch.mul(left, right, out=products[:n])
-        mask = keep_mask(product.shape, rate, generator) if rate and generator is not None else None
+        mask = keep_mask(product.shape, rate, generator).to(rows.dtype) if rate and generator is not None else None
         if mask is not None:
             product.mul_(mask)
-        hidden = torch.mm(product, hidden_weight.t(), out=hidden_rows[:n]).add_(decoder.hidden_bias).relu_()
+        hidden = torch.mm(product, forward_weight.t(), out=hidden_rows[:n]).to(z.dtype)
+        hidden.add_(decoder.hidden_bias).relu_()
         misfit = torch.addmv(offsets[:n], hidden, slope, out=misfits[chunk]).mul_(against[chunk])
         grad_logit = torch.sigmoid(misfit, out=grad_logits[chunk]).mul_(minus_weight[chunk])
 
         grad = grad_logit.unsqueeze(1).expand_as(hidden)
         grad = torch.ops.aten.threshold_backward.grad_input(grad, hidden, 0, grad_input=hidden)
         passed.addmv_(grad.t(), ones[:n])
-        passed_products.addmm_(grad.t(), product)
+        grad = grad.to(rows.dtype)
+        add_product(passed_products, grad.t(), product)
         grad_product = torch.mm(grad, backward_weight, out=product)
         if mask is not None:
             grad_product.mul_(mask)
-        grad_z.index_add_(0, u, right.mul_(grad_product))
-        grad_z.index_add_(0, v, left.mul_(grad_product))
+        grad_z.index_add_(0, u, right.mul_(grad_product).to(z.dtype))
+        grad_z.index_add_(0, v, left.mul_(grad_product).to(z.dtype))
 
     # Σ hidden · gradient, with hidden written out as weights · product + bias where it passed the ReLU.
     grad_slope = (passed_products * hidden_weight).sum(1).addcmul_(passed, decoder.hidden_bias)
@@ -164,3 +172,23 @@ def _loss_and_gradients(
         torch.stack([grad_offset, -grad_offset]),
     )
     return torch.dot(weight.abs(), softplus(misfits)), grads
+
+
+def _row_type(z: Tensor) -> torch.dtype:
+    """What rows of pairs are kept in, as torch's matmul precision and the device allow."""
+    allowed = torch.get_float32_matmul_precision() == "medium" and z.dtype is torch.float32
+    return torch.bfloat16 if allowed and z.device.type == "cpu" and _cpu_multiplies_bfloat16() else z.dtype
+
+
+@cache
+def _cpu_multiplies_bfloat16() -> bool:
+    has: Mapping[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()  # older torch does not tell
+    return any(has.get(name, False) for name in _BFLOAT16_INSTRUCTIONS)
+
+
+def add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
+    """``total += left @ right``; torch rounds a product of bfloat16 factors once more before it is added."""
+    if left.dtype is total.dtype:
+        total.addmm_(left, right)
+    else:
+        total.add_(torch.mm(left, right))

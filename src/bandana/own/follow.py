@@ -4,7 +4,6 @@ The pipeline of ``bandana embed --model``. Nothing is trained, and the folder th
 """
 
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -21,7 +20,7 @@ from bandana.evaluation.clusters import find_clusters
 from bandana.evaluation.graph_facts import GraphFacts, describe_graph
 from bandana.evaluation.quality import Quality, judge
 from bandana.evaluation.verdicts import Verdict, verdicts
-from bandana.files import write_text
+from bandana.files import json_text, write_text
 from bandana.own import outputs
 from bandana.own.card import model_card
 from bandana.own.outputs import Output, open_output
@@ -129,7 +128,7 @@ def write_followed(folder: Path, done: Followed, title: str, *, formats: Sequenc
         model_folder.save(place / outputs.MODEL, done.model, model_card(done.model))
         outputs.write_csv(place / outputs.CHANGES, ("id", "status", "distance"), rows)
         write_report(place / outputs.REPORT, _page(folder, done, title))
-        write_text(place / outputs.RECORD, json.dumps(record, indent=1) + "\n")
+        write_text(place / outputs.RECORD, json_text(record, indent=1))
 
     outputs.write_output(folder, fill)
 

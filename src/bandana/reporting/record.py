@@ -17,7 +17,7 @@ from torch import Tensor
 from bandana import __version__
 from bandana.config import read_toml, to_toml
 from bandana.errors import UserError
-from bandana.files import write_text
+from bandana.files import json_text, write_text
 from bandana.training import checkpoint
 
 Metrics = dict[str, float]
@@ -81,7 +81,7 @@ class RunRecord:
         for seed in table["seeds"]:
             del seed["history"]  # in the seed's own file
         summary = {name: {"mean": mean, "std": std} for name, (mean, std) in self.summary.items()}
-        return json.dumps({"summary": summary, **table}, indent=2) + "\n"
+        return json_text({"summary": summary, **table}, indent=2)
 
 
 def summarise(rows: Sequence[Metrics]) -> dict[str, tuple[float, float]]:

@@ -40,7 +40,7 @@ class TrainingConfig:
     warmup_epochs: int = 0
     """Epochs over which the learning rate climbs from zero in equal steps."""
     precision: Precision = "float32"
-    """Of products of matrices. The other two are faster on a GPU; docs/speed.md says what they change."""
+    """Of products of matrices. The other two are faster on a GPU, bf16 also on some CPUs; see docs/speed.md."""
     clip_norm: float = 1.0
     """Largest norm of the gradient; 0 leaves it alone."""
     edge_batch_size: int = 65_536

@@ -12,7 +12,7 @@ from torch import Tensor
 from triton import language as tl
 
 from bandana.engine.dropout import keep_scale
-from bandana.engine.edge_loss import DecoderWeights, margin_layer
+from bandana.engine.edge_loss import DecoderWeights, add_product, margin_layer
 from bandana.engine.kernels.edge_loss import log1p
 from bandana.engine.kernels.hashing import LEVELS, draw_seed, keeps, row_key
 
@@ -46,7 +46,7 @@ def loss_and_gradients(
         _over_pairs(_hadamard, z, u, v, seed, first, kept, product)
         torch.addmm(hidden_bias, product, factors.t(), out=hidden)
         grad = _head(hidden, slope, offset, weight[first : first + size], sums)
-        _add_product(grad_hidden, grad.t(), product)
+        add_product(grad_hidden, grad.t(), product)
         torch.mm(grad, factors, out=product)
         _over_pairs(_scatter_hadamard, z, u, v, seed, first, kept, product, grad_z)
 
@@ -59,14 +59,6 @@ def loss_and_gradients(
         torch.stack([grad_offset, -grad_offset]),
     )
     return total.clone(), grads  # a result of its own, not a view that autograd would guard
-
-
-def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
-    """``total += left @ right``; a product of bfloat16 factors is rounded once before it is added."""
-    if left.dtype is total.dtype:
-        total.addmm_(left, right)
-    else:
-        total.add_(torch.mm(left, right))
 
 
 def _head(hidden: Tensor, slope: Tensor, offset: Tensor, weight: Tensor, sums: Tensor) -> Tensor:
