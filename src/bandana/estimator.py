@@ -10,13 +10,13 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import NotFittedError
 from torch import Tensor
 
-from bandana.data.splits import EdgeSplit, Pairs, split_edges
+from bandana.data.splits import EdgeSplit, split_edges
 from bandana.devices import resolve_device
 from bandana.evaluation.dot_product_probe import dot_product_auc
-from bandana.evaluation.metrics import checked_score
 from bandana.graph import Graph
-from bandana.method import GraphSpec, Method
+from bandana.method import GraphSpec
 from bandana.own.automatic import Plan, build, plan
+from bandana.own.readout import monitor, settle
 from bandana.own.trained import Scaling, TrainedModel, learns_single_nodes, nodes_fingerprint
 from bandana.training.trainer import TrainingState, pretrain
 
@@ -31,6 +31,7 @@ class Learned:
     """What a training leaves behind.
 
     Attributes:
+        made: The plan as it was carried out, with what the validation links decided and why.
         model: The trained method with all that it needs.
         embedding: ``[nodes, width]`` of the whole graph, on the CPU.
         history: One row per look at the validation links.
@@ -40,6 +41,7 @@ class Learned:
         state: How training went.
     """
 
+    made: Plan
     model: TrainedModel
     embedding: Tensor
     history: list[dict[str, float]]
@@ -83,12 +85,16 @@ def learn(
     )
     split = split_edges(graph, made.held_out, made.held_out, seed=seed) if made.held_out else None
     train = model.prepare(graph if split is None else split.train).to(where)
-    monitor = None if split is None else _monitor(model.method, train, split.valid.to(where))
+    watch = None if split is None else monitor(made, model.method, train, split.valid.to(where))
     state = pretrain(
-        model.method, train, made.training, seed=seed, monitor=monitor, checkpoint=checkpoint, on_epoch=on_epoch
+        model.method, train, made.training, seed=seed, monitor=watch, checkpoint=checkpoint, on_epoch=on_epoch
     )
+    if split is not None:
+        made = settle(made, model.method, train, split.valid.to(where))
+        model = replace(model, config=made.model)
     blind = None if split is None else model.embed(split.test_graph.to(where)).cpu()
     return Learned(
+        made=made,
         model=replace(model, facts=_facts(graph, split, blind)),
         embedding=model.embed(graph.to(where)).cpu(),
         history=state.history,
@@ -104,11 +110,6 @@ def _facts(graph: Graph, split: EdgeSplit | None, blind: Tensor | None) -> dict[
     if split is not None and blind is not None:
         facts["held-out links against random pairs"] = {"auc": float(dot_product_auc(blind, split.test))}
     return facts
-
-
-def _monitor(method: Method, train: Graph, valid: Pairs) -> Callable[[], float]:
-    """How well dot products tell the validation links from non-links."""
-    return lambda: checked_score(dot_product_auc(method.embed(train), valid))
 
 
 class GraphEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -173,17 +174,15 @@ class GraphEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             UserError: The graph cannot be read, or an option does not fit.
         """
         graph, names = self._as_graph(X, features)
-        self.plan_ = plan(
+        made = plan(
             graph,
             method=None if self.method == "auto" else self.method,
             dimensions=self.dimensions,
             epochs=self.epochs,
             changes=self.settings,
         )
-        learned = learn(
-            graph, self.plan_, seed=self.random_state, device=self.device, feature_names=names, on_epoch=on_epoch
-        )
-        self.graph_, self.model_, self.history_ = graph, learned.model, learned.history
+        learned = learn(graph, made, seed=self.random_state, device=self.device, feature_names=names, on_epoch=on_epoch)
+        self.graph_, self.plan_, self.model_, self.history_ = graph, learned.made, learned.model, learned.history
         self.split_, self.held_out_embedding_ = learned.split, learned.held_out_embedding
         self.embedding_: Array = learned.embedding.numpy()
         self.node_ids_ = list(range(graph.num_nodes)) if graph.node_ids is None else list(graph.node_ids)

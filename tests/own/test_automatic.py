@@ -49,6 +49,21 @@ def test_bandana_splits_its_dimensions_among_layers_where_they_divide(dimensions
     assert model.encoder.width == (dimensions // 2 if shared else dimensions)
 
 
+@pytest.mark.parametrize("dimensions", [6, 7])
+def test_on_large_graphs_the_dimensions_are_those_of_the_last_layer(random_graph, monkeypatch, dimensions: int) -> None:
+    monkeypatch.setattr("bandana.own.automatic.SIZES", SIZES[2:])
+    model = plan(random_graph(), dimensions=dimensions).model
+    assert (model.encoder.num_layers, model.encoder.width, model.readout) == (3, dimensions, "last")
+
+
+@pytest.mark.parametrize(("layers", "readout", "told"), [(2, "concat", "16 numbers"), (1, "last", "8 numbers")])
+def test_reasons_tell_the_width_of_the_vectors_as_it_will_be(
+    random_graph, layers: int, readout: str, told: str
+) -> None:
+    changes = {"model.encoder.width": 8, "model.encoder.num_layers": layers, "model.readout": readout}
+    assert any(told in reason for reason in plan(random_graph(), changes=changes).reasons)
+
+
 @pytest.mark.parametrize(("name", "dimensions"), [("bandana", 0), ("graphmae", 7)])
 def test_impossible_widths_are_refused(name: str, dimensions: int) -> None:
     with pytest.raises(UserError, match="dimensions: must be"):

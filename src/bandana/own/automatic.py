@@ -7,7 +7,7 @@ embedding everywhere. Only the estimate is measured here and now.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -19,6 +19,7 @@ from bandana.graph import Features, Graph, SparseFeatures
 from bandana.method import GraphSpec, Method
 from bandana.methods.bandana import BandanaConfig
 from bandana.own.calibration import Estimate, estimate
+from bandana.own.sizes import SIZES, Size
 from bandana.paper.cookbook import recipe
 from bandana.parts.encoders import EncoderConfig
 from bandana.parts.floor import Floor
@@ -29,30 +30,10 @@ DEFAULT_METHOD = "bandana"
 HELD_OUT = 0.05
 """Share of the links held out to choose the weights by, and again to report how well links are predicted."""
 FEWEST_LINKS_TO_SPLIT = 40
+FEWEST_LINKS_TO_READ_BY = 100
+"""Validation links below which luck would choose the readout."""
 EVALUATIONS = 20
 WIDE_DENSE_FEATURES = 64
-
-
-class Size(NamedTuple):
-    """What a graph of up to so many links gets."""
-
-    up_to_links: float
-    width: int
-    """Of each of the two layers."""
-    decoder_width: int
-    batch_links: int
-    """Links whose loss a step takes, each step with a pass over the whole graph; 0 takes them all."""
-    steps: int
-
-
-SIZES = (
-    Size(up_to_links=10_000, width=128, decoder_width=64, batch_links=0, steps=400),
-    Size(up_to_links=50_000, width=128, decoder_width=64, batch_links=0, steps=240),
-    Size(up_to_links=300_000, width=128, decoder_width=64, batch_links=65_536, steps=240),
-    Size(up_to_links=3_000_000, width=64, decoder_width=32, batch_links=131_072, steps=200),
-    Size(up_to_links=math.inf, width=64, decoder_width=32, batch_links=131_072, steps=120),
-)
-"""Chosen so that a million links take a few minutes on two cores (benchmarks/estimate.py)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +46,7 @@ class Plan:
         training: How long and how fast to learn.
         features: What is done to the features first.
         held_out: Share of the links held out for validation, and as many again for the report; 0 holds out none.
+        readout_open: Whether validation links choose between all layers and the last; else `model.readout` stands.
         reasons: Why it is so, in sentences for the user.
     """
 
@@ -73,6 +55,7 @@ class Plan:
     training: TrainingConfig
     features: Preprocessing = "raw"
     held_out: float = HELD_OUT
+    readout_open: bool = False
     reasons: tuple[str, ...] = ()
 
 
@@ -125,7 +108,7 @@ def plan(
         raise UserError("The graph has no links between different nodes, so there is nothing to learn from; check it.")
     name = method or DEFAULT_METHOD
     size = next(size for size in SIZES if links <= size.up_to_links)
-    made = _for_bandana(graph, size) if name == "bandana" else _from_recipe(graph, name, size)
+    made = _for_bandana(graph, size, dimensions) if name == "bandana" else _from_recipe(graph, name, size)
     if issubclass(get_method(name), Floor):
         made = replace(made, training=replace(made.training, epochs=1))
     if dimensions is not None:
@@ -135,6 +118,10 @@ def plan(
         made = replace(made, training=patch(made.training, schedule))
     made = _apply(replace(made, training=_watched(made.training)), changes or {})
     held_out = HELD_OUT if _can_hold_out(graph) else 0.0
+    if isinstance(made.model, BandanaConfig):
+        asked = dimensions is not None or "readout" in nest(changes or {}).get("model", {})
+        is_open = not asked and made.model.encoder.num_layers > 1 and links * held_out >= FEWEST_LINKS_TO_READ_BY
+        made = replace(made, readout_open=is_open, reasons=(*made.reasons, _why_readout(made.model, is_open)))
     why_method = () if method else ("bandana: serves links and labels alike, so it is taken when nothing is asked for",)
     steps = _count(_steps_per_epoch(graph, made.training.edge_batch_size), "step")
     length = f"{_count(made.training.epochs, 'epoch')} of {steps}, for a graph of {_count(links, 'link')}"
@@ -151,6 +138,16 @@ def _why_held_out(share: float) -> str:
     )
 
 
+def _why_readout(model: BandanaConfig, is_open: bool) -> str:
+    depth, width = model.encoder.num_layers, model.encoder.width
+    layers = f"{_count(depth, 'layer')} of {width}"
+    if is_open:
+        return f"{layers}: validation links will tell whether all of them become the vectors, or the last alone"
+    if model.readout == "last":
+        return f"{layers}, the last alone: {_count(width, 'number')} per node"
+    return f"{layers}, side by side: {_count(depth * width, 'number')} per node"
+
+
 def build(made: Plan, spec: GraphSpec, *, seed: int) -> Method:
     """A freshly initialised method; the seed decides its weights and nothing else in the process."""
     with torch.random.fork_rng(devices=[]):
@@ -158,18 +155,24 @@ def build(made: Plan, spec: GraphSpec, *, seed: int) -> Method:
         return get_method(made.method)(made.model, spec)
 
 
-def _for_bandana(graph: Graph, size: Size) -> Plan:
+def _for_bandana(graph: Graph, size: Size, dimensions: int | None) -> Plan:
     dropout, features, why = _feature_treatment(graph)
-    encoder = EncoderConfig(num_layers=2, width=size.width, dropout=dropout)
+    encoder = EncoderConfig(num_layers=size.layers, width=size.width, dropout=dropout)
     training = TrainingConfig(
-        lr=0.01, schedule="cosine", weight_decay=5e-5, edge_batch_size=_batch(graph, size), epochs=_epochs(graph, size)
+        lr=size.lr,
+        schedule="cosine",
+        weight_decay=size.weight_decay,
+        edge_batch_size=_batch(graph, size),
+        epochs=_epochs(graph, size),
     )
+    # A width that is asked for leaves nothing to choose afterwards. On large graphs the last layer is the safe guess.
+    last = dimensions is not None and size.layers > 2
     return Plan(
         method="bandana",
-        model=BandanaConfig(encoder=encoder, decoder_width=size.decoder_width),
+        model=BandanaConfig(encoder=encoder, decoder_width=size.decoder_width, readout="last" if last else "concat"),
         training=training,
         features=features,
-        reasons=(why, f"two layers of {size.width}, side by side: {2 * size.width} numbers per node"),
+        reasons=(why,),
     )
 
 

@@ -1,6 +1,5 @@
 """From somebody's own graph to a folder of vectors: learn, judge, write. The pipeline of ``bandana embed``."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -16,7 +15,7 @@ from bandana.evaluation.clusters import find_clusters
 from bandana.evaluation.graph_facts import GraphFacts, describe_graph
 from bandana.evaluation.quality import Quality, judge
 from bandana.evaluation.verdicts import Verdict, verdicts
-from bandana.files import write_text
+from bandana.files import json_text, write_text
 from bandana.method import GraphSpec
 from bandana.own import outputs
 from bandana.own.automatic import Choice, build
@@ -55,6 +54,8 @@ def embed_own(
 
 def judged(own: OwnGraph, choice: Choice, learned: Learned, *, seed: int = 0) -> Embedded:
     """What was learned, with what the graph is and how good the vectors are."""
+    decided = learned.made.reasons[len(choice.reasons) :]
+    choice = replace(choice, model=learned.made.model, readout_open=False, reasons=learned.made.reasons)
     facts = describe_graph(own.graph, seed=seed)
     clusters = find_clusters(own.graph, learned.embedding, seed=seed)
     quality = judge(
@@ -66,7 +67,8 @@ def judged(own: OwnGraph, choice: Choice, learned: Learned, *, seed: int = 0) ->
         clusters=clusters,
         seed=seed,
     )
-    return Embedded(own, choice, learned, facts, quality, clusters, tuple(verdicts(quality, facts)), seed)
+    found = (*verdicts(quality, facts), *(Verdict("note", f"{reason[0].upper()}{reason[1:]}.") for reason in decided))
+    return Embedded(own, choice, learned, facts, quality, clusters, found, seed)
 
 
 def write_embedded(
@@ -131,7 +133,7 @@ def write_embedded(
             str(folder),
         )
         write_report(place / outputs.REPORT, page)
-        write_text(place / outputs.RECORD, json.dumps(record, indent=1) + "\n")
+        write_text(place / outputs.RECORD, json_text(record, indent=1))
 
     outputs.write_output(folder, fill)
 

@@ -28,7 +28,7 @@ def tune_own(
     on_trial: Callable[[int, float], None],
     fixed: Collection[str] = (),
 ) -> Choice:
-    """The choice with the settings that predicted the validation links best; the size of the vectors stays.
+    """The choice with the settings that predicted the validation links best; the size of the layers stays.
 
     The seed must be the one that the graph is then embedded with: it decides the split, so that the links that the
     report measures by are held out of every trial as well.

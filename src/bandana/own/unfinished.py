@@ -54,6 +54,7 @@ def training_digest(graph: "Graph", made: "Plan", *, seed: int, device: str) -> 
         "training": to_table(made.training),
         "features": made.features,
         "held_out": made.held_out,
+        "readout_open": made.readout_open,
         "directed": graph.directed,
         "seed": seed,
         "device": device,
