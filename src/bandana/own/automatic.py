@@ -156,7 +156,7 @@ def build(made: Plan, spec: GraphSpec, *, seed: int) -> Method:
 
 
 def _for_bandana(graph: Graph, size: Size, dimensions: int | None) -> Plan:
-    dropout, features, why = _feature_treatment(graph)
+    dropout, features, why = _feature_treatment(graph, size)
     encoder = EncoderConfig(num_layers=size.layers, width=size.width, dropout=dropout)
     training = TrainingConfig(
         lr=size.lr,
@@ -195,13 +195,14 @@ def _from_recipe(graph: Graph, name: str, size: Size) -> Plan:
     )
 
 
-def _feature_treatment(graph: Graph) -> tuple[float, Preprocessing, str]:
+def _feature_treatment(graph: Graph, size: Size) -> tuple[float, Preprocessing, str]:
     """Dropout and preprocessing for Bandana, and why."""
     x: Features = graph.x
     if not graph.has_features:
         return 0.5, "raw", "no features: each node learns a vector of its own, so only these nodes can be embedded"
     if isinstance(x, SparseFeatures):
-        return 0.8, "raw", f"{graph.num_features:,} mostly empty features are taken as they are, with strong dropout"
+        why = f"{graph.num_features:,} mostly empty features are taken as they are, with strong dropout"
+        return size.sparse_dropout, "raw", why
     if bool(((x == 0) | (x == 1)).all()):
         return 0.5, "raw", f"{_count(graph.num_features, 'feature')} of zeros and ones, taken as they are"
     dropout = 0.5 if graph.num_features >= WIDE_DENSE_FEATURES else 0.2
