@@ -8,10 +8,9 @@ Small graphs leave a GPU nearly idle, so several processes share it. Cheap runs 
 seed before all have had their first. Rows are written as runs finish, failed ones with the reason; a second call
 repeats none of them. In the end `compare.py` sets means beside the published ones.
 
-Node classification needs one training for both protocols, since they differ only in the epochs at which a
-probe is scored. Link prediction is
-trained once, with weights chosen on logits, and scored with and without the float32 sigmoid; Bandana is trained a
-second time with weights chosen after the sigmoid.
+Node classification needs one training for both protocols, since they differ only in the epochs at which a probe is
+scored. Link prediction is trained once, with weights chosen on logits, and scored with and without the float32 sigmoid;
+Bandana is trained a second time with weights chosen after the sigmoid.
 """
 
 import argparse
