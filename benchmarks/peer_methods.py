@@ -27,6 +27,7 @@ class Peer(NamedTuple):
         modules: What is imported before the clock starts.
         reads_features: Whether it looks at the nodes' features; blind otherwise.
         settings: What was asked of it, and where that comes from.
+        can_use_gpu: Whether it follows a graph to the device that the graph is on.
     """
 
     embed: Callable[[Graph, int], Tensor]
@@ -34,6 +35,7 @@ class Peer(NamedTuple):
     modules: tuple[str, ...]
     reads_features: bool
     settings: str
+    can_use_gpu: bool = False
 
     def absence(self) -> str:
         """Why it cannot be used here; empty if it can."""
@@ -131,7 +133,7 @@ def _gae(graph: Graph, seed: int, width: int) -> Tensor:
 
     torch.manual_seed(seed)
     data = NormalizeFeatures()(graph.to_pyg())
-    model = GAE(GCN(data.num_features, 2 * width, num_layers=2, out_channels=width))
+    model = GAE(GCN(data.num_features, 2 * width, num_layers=2, out_channels=width)).to(graph.device)
     return _trained(
         model,
         lambda: model.recon_loss(model.encode(data.x, data.edge_index), data.edge_index),
@@ -153,8 +155,8 @@ def pyg_dgi(graph: Graph, seed: int) -> Tensor:
         512,
         encoder,
         summary=lambda z, *_: z.mean(0).sigmoid(),
-        corruption=lambda x, edge_index: (x[torch.randperm(x.shape[0])], edge_index),
-    )
+        corruption=lambda x, edge_index: (x[torch.randperm(x.shape[0], device=x.device)], edge_index),
+    ).to(graph.device)
     return _trained(
         model,
         lambda: model.loss(*model(data.x, data.edge_index)),
@@ -206,12 +208,22 @@ PEERS = {
         "its defaults (128 wide, 10 walks of 80 steps, p = q = 1) and the window of 10 of its example; one worker",
     ),
     "PyG GAE": Peer(
-        pyg_gae, "torch_geometric", GCN_MODULES, True, "as its examples/autoencoder.py: 32 then 16 wide, 400 epochs"
+        pyg_gae,
+        "torch_geometric",
+        GCN_MODULES,
+        True,
+        "as its examples/autoencoder.py: 32 then 16 wide, 400 epochs",
+        can_use_gpu=True,
     ),
     "PyG GAE, wide": Peer(
-        pyg_gae_wide, "torch_geometric", GCN_MODULES, True, f"the same, {2 * WIDTH} then {WIDTH} wide"
+        pyg_gae_wide, "torch_geometric", GCN_MODULES, True, f"the same, {2 * WIDTH} then {WIDTH} wide", can_use_gpu=True
     ),
     "PyG DGI": Peer(
-        pyg_dgi, "torch_geometric", GCN_MODULES, True, "as its examples/infomax_transductive.py: 512 wide, 300 epochs"
+        pyg_dgi,
+        "torch_geometric",
+        GCN_MODULES,
+        True,
+        "as its examples/infomax_transductive.py: 512 wide, 300 epochs",
+        can_use_gpu=True,
     ),
 }

@@ -13,8 +13,9 @@ a data set has them, the same for every seed, and otherwise 10, 10 and 80 % by t
 `bandana` is what ``bandana embed`` chooses by itself. `bandana, recipe` has the settings of the paper for the data set,
 and its weights are chosen on the validation links, which nobody else sees. `peer_methods.py` says what the others were
 asked. Everything runs on the CPU, one run at a time, so that times can be compared; on a machine that others use too,
-compare the processor's seconds. Rows are written as runs finish, failed ones with the reason; a second call repeats
-none of them.
+compare the processor's seconds. With ``--device cuda`` PyG's models and ours run on the card, and the memory is that of
+the card; with ``--jobs`` several runs share it, for the scores and not for the times. Rows are written as runs finish,
+failed ones with the reason; a second call repeats none of them.
 
 Not among them: pecanpy 2.0.9, because the nptyping that it needs asks numpy for a type that numpy 2 has not.
 """
@@ -33,7 +34,7 @@ import numpy as np
 import torch
 from compare import read
 from figures import DATASETS
-from meters import ResidentPeak
+from meters import ResidentPeak, TensorPeak
 from peer_methods import PEERS
 from peer_tables import page
 from torch import Tensor
@@ -56,7 +57,7 @@ METHODS = (OURS, OUR_RECIPE, *PEERS)
 PENALTIES = (0.01, 0.1, 1.0, 10.0, 100.0)
 FIELDS = [
     *("method", "dataset", "task", "seed", "auc", "ap", "cosine_auc", "cosine_ap", "micro_f1", "macro_f1"),
-    *("width", "seconds", "cpu_seconds", "peak_mb", "threads", "failed"),
+    *("width", "seconds", "cpu_seconds", "peak_mb", "threads", "device", "failed"),
 ]
 
 
@@ -69,36 +70,38 @@ class Run(NamedTuple):
     seed: int
 
 
-def measure(run: Run, root: str | None, threads: int) -> dict[str, Any]:
+def measure(run: Run, root: str | None, threads: int, device: str) -> dict[str, Any]:
     """The row of one run: time and memory are those of the embedding alone."""
     torch.set_num_threads(threads)
     warnings.simplefilter("ignore")
-    data, memory = load(run.dataset, root), ResidentPeak()
+    place = torch.device(device if run.method not in PEERS or PEERS[run.method].can_use_gpu else "cpu")
+    data, memory = load(run.dataset, root), TensorPeak(place) if place.type == "cuda" else ResidentPeak()
     if run.method in PEERS and (absence := PEERS[run.method].absence()):
         raise RuntimeError(f"{PEERS[run.method].package} cannot be used here ({absence})")
     memory.start()
     started, worked = time.perf_counter(), time.process_time()
-    z = embed(run, data)
+    z = embed(run, data, place).cpu()
     cost = {
         "seconds": time.perf_counter() - started,
         "cpu_seconds": time.process_time() - worked,
         "peak_mb": memory.stop(),
         "threads": threads,
+        "device": place.type,
     }
     return {**run._asdict(), **score(run, data, z), **cost, "width": z.shape[1]}
 
 
-def embed(run: Run, data: Dataset) -> Tensor:
+def embed(run: Run, data: Dataset, device: torch.device) -> Tensor:
     """``[nodes, width]`` vectors, for links from the graph without the held-out ones."""
     if run.method == OUR_RECIPE:
         # Its own probe is cut short: here everybody's vectors go through the same one.
         brief = {"probe.epochs": 1, "probe.repeats": 1} if run.task == "node" else {}
         experiment = recipe("bandana", run.dataset, run.task, brief)
-        return run_seed(experiment, data, run.seed, torch.device("cpu"), floors=False).embedding
+        return run_seed(experiment, data, run.seed, device, floors=False).embedding
     graph = link_split(data, run.seed).train if run.task == "link" else data.graph
     if run.method == OURS:
-        return learn(graph, plan(graph), seed=run.seed, device="cpu").embedding
-    return PEERS[run.method].embed(graph, run.seed)
+        return learn(graph, plan(graph), seed=run.seed, device=device.type).embedding
+    return PEERS[run.method].embed(graph.to(device), run.seed)
 
 
 def link_split(data: Dataset, seed: int) -> EdgeSplit:
@@ -179,8 +182,8 @@ def lines_of(rows: Iterable[Mapping[str, Any]], *, header: bool = False) -> str:
 
 def measure_all(runs: Sequence[Run], path: Path, options: argparse.Namespace) -> None:
     """Carry out the runs one by one and write each row as it comes."""
-    pieces = [(run, options.data_root, options.threads) for run in runs]
-    outcomes = carry_out(measure, pieces, limit=options.limit_seconds, budget=options.budget_seconds)
+    pieces = [(run, options.data_root, options.threads, options.device) for run in runs]
+    outcomes = carry_out(measure, pieces, jobs=options.jobs, limit=options.limit_seconds, budget=options.budget_seconds)
     write_text(path, lines_of(read(path), header=True))  # an older file may have other columns
     with path.open("a", newline="", encoding="utf-8") as file:
         for count, outcome in enumerate(outcomes, 1):
@@ -207,6 +210,8 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="+", default=TASKS, choices=TASKS)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    parser.add_argument("--jobs", type=int, default=1, help="runs at once")
     parser.add_argument("--limit-seconds", type=float, default=1800, help="give up a run after this time")
     parser.add_argument("--budget-seconds", type=float, default=float("inf"), help="begin no run after this time")
     parser.add_argument("--retry-failed", action="store_true", help="repeat runs that failed before")

@@ -39,7 +39,7 @@ def test_a_peer_never_sees_a_held_out_link(karate: Dataset, monkeypatch: pytest.
 
     monkeypatch.setitem(peers.PEERS, "spy", peer_methods.PEERS["raw features"]._replace(embed=spy))
     for task in ("link", "node"):
-        peers.measure(peers.Run("spy", "karate", task, 3), None, 1)
+        peers.measure(peers.Run("spy", "karate", task, 3), None, 1, "cpu")
     split = peers.link_split(karate, 3)
     held_out = torch.cat([split.valid.positive, split.test.positive], 1).T.tolist()
     links = {frozenset(link) for link in seen[0].edge_index.T.tolist()}
@@ -59,7 +59,7 @@ def test_our_recipe_is_judged_on_the_split_of_the_others(
     )
     whole = peers.recipe
     monkeypatch.setattr(peers, "recipe", lambda *asked: whole(*asked[:3], {**asked[3], "training.epochs": 2}))
-    found = peers.measure(peers.Run(peers.OUR_RECIPE, "karate", task, 1), None, 1)
+    found = peers.measure(peers.Run(peers.OUR_RECIPE, "karate", task, 1), None, 1, "cpu")
     expected = peers.link_split(karate, 1).train if task == "link" else karate.graph
     assert graphs[-1].edge_index.tolist() == expected.edge_index.tolist()
     assert 0 <= found["auc" if task == "link" else "micro_f1"] <= 1
@@ -74,7 +74,7 @@ def test_our_default_is_the_plan_of_bandana_embed(karate: Dataset, monkeypatch: 
         return whole(graph, epochs=2)
 
     monkeypatch.setattr(peers, "plan", brief)
-    found = peers.measure(peers.Run(peers.OURS, "karate", "link", 0), None, 1)
+    found = peers.measure(peers.Run(peers.OURS, "karate", "link", 0), None, 1, "cpu")
     assert asked == [peers.link_split(karate, 0).train.num_edges]
     assert found["width"] == peer_methods.WIDTH
 

@@ -159,15 +159,15 @@ def _scatter_hadamard(
 
 @triton.jit(do_not_specialize=["pairs"], do_not_specialize_on_alignment=["weight"])
 def _decoder_head(hidden, slope, offset, weight, sums, pairs, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """Sums over pairs are kept as tiles, one element per thread, and added up across threads once, at the end."""
     column = tl.arange(0, COLUMNS)
     real = column < width
     direction = tl.load(slope + column, mask=real, other=0.0)
     bias = tl.load(offset)
-    mine = sums + tl.program_id(0) * (2 * width + 2)
-    grad_slope = tl.load(mine + column, mask=real, other=0.0)
-    grad_bias = tl.load(mine + width + column, mask=real, other=0.0)
-    grad_offset = tl.load(mine + 2 * width)
-    total = tl.load(mine + 2 * width + 1)
+    grad_slope = tl.zeros([ROWS, COLUMNS], tl.float32)
+    passed = tl.zeros([ROWS, COLUMNS], tl.float32)
+    grad_offset = tl.zeros([ROWS], tl.float32)
+    total = tl.zeros([ROWS], tl.float32)
 
     for block in range(tl.program_id(0), tl.cdiv(pairs, ROWS), tl.num_programs(0)):
         row = tl.full([ROWS], block, tl.int64) * ROWS + tl.arange(0, ROWS)
@@ -180,16 +180,18 @@ def _decoder_head(hidden, slope, offset, weight, sums, pairs, width, ROWS: tl.co
         margin = (tl.sum(active * direction[None, :], 1) + bias) * sign
 
         tiny = tl.exp(-tl.abs(margin))  # never overflows, and gives both softplus and sigmoid
-        total += tl.sum(tl.abs(w) * (tl.maximum(-margin, 0.0) + log1p(tiny)), 0)
+        total += tl.abs(w) * (tl.maximum(-margin, 0.0) + log1p(tiny))
         grad_logit = -w * tl.where(margin >= 0, tiny, 1.0) / (1.0 + tiny)
 
-        grad_offset += tl.sum(grad_logit, 0)
-        grad_slope += tl.sum(active * grad_logit[:, None], 0)
-        grad = grad_logit[:, None] * direction[None, :] * (active > 0).to(tl.float32)
-        grad_bias += tl.sum(grad, 0)
-        tl.store(place, grad, mask=inside)
+        grad_offset += grad_logit
+        grad_slope += active * grad_logit[:, None]
+        through = grad_logit[:, None] * (active > 0).to(tl.float32)
+        passed += through
+        tl.store(place, through * direction[None, :], mask=inside)
 
-    tl.store(mine + column, grad_slope, mask=real)
-    tl.store(mine + width + column, grad_bias, mask=real)
-    tl.store(mine + 2 * width, grad_offset)
-    tl.store(mine + 2 * width + 1, total)
+    mine = sums + tl.program_id(0) * (2 * width + 2)
+    grad_bias = tl.sum(passed, 0) * direction
+    tl.store(mine + column, tl.load(mine + column, mask=real) + tl.sum(grad_slope, 0), mask=real)
+    tl.store(mine + width + column, tl.load(mine + width + column, mask=real) + grad_bias, mask=real)
+    tl.store(mine + 2 * width, tl.load(mine + 2 * width) + tl.sum(grad_offset, 0))
+    tl.store(mine + 2 * width + 1, tl.load(mine + 2 * width + 1) + tl.sum(total, 0))
