@@ -101,6 +101,15 @@ def test_every_target_can_be_replayed(graph: Graph, target: str) -> None:
     assert len({row["loss"] for row in state.history}) == TRAINING.epochs
 
 
+@pytest.mark.parametrize("edges", ["keep", "random", "drop"])
+@pytest.mark.parametrize("features", ["keep", "scramble", "random"])
+def test_every_corruption_of_t_bgrl_can_be_replayed(graph: Graph, features: str, edges: str) -> None:
+    family = get_method("t_bgrl")
+    config = family.Config(width=16, corrupt_features=features, corrupt_edges=edges)
+    state = pretrain(family(config, GraphSpec.of(graph)).to(graph.device), graph, TRAINING, seed=3)
+    assert len({row["loss"] for row in state.history}) == TRAINING.epochs
+
+
 def test_most_steps_are_replayed(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     taken = []
     original = Bandana.loss

@@ -74,13 +74,13 @@ def build_structure(row: Tensor, col: Tensor, num_rows: int, num_cols: int) -> t
         rowptr=_pointers(row, num_rows),
         row=row,
         col=col,
-        transposed_rowptr=_pointers(col, num_cols),
+        transposed_rowptr=_pointers(col[transposed_entry], num_cols),
         transposed_col=row[transposed_entry].contiguous(),
         transposed_entry=transposed_entry,
     )
     return structure, order
 
 
-def _pointers(index: Tensor, size: int) -> Tensor:
-    counts = torch.bincount(index, minlength=size)
-    return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+def _pointers(ascending: Tensor, size: int) -> Tensor:
+    """``[size + 1]`` how many entries are smaller than 0, 1, …; found without asking the device for a number."""
+    return torch.searchsorted(ascending, torch.arange(size + 1, device=ascending.device))

@@ -89,8 +89,12 @@ _known: "WeakIdKeyDictionary" = WeakIdKeyDictionary()
 
 
 def _parts(rowptr: Tensor) -> _Parts:
-    """Cut long rows. The answer is kept as long as `rowptr` lives: a structure is used in every step of a training."""
-    if torch.are_deterministic_algorithms_enabled():
+    """Cut long rows. The answer is kept as long as `rowptr` lives: a structure is used in every step of a training.
+
+    One that is made anew within a recorded step must not wait for its answer, so its rows stay whole.
+    """
+    made_in_recording = rowptr not in _known and torch.cuda.is_current_stream_capturing()
+    if made_in_recording or torch.are_deterministic_algorithms_enabled():
         every = torch.arange(rowptr.numel() - 1, device=rowptr.device)
         return _Parts(every, rowptr[:-1], torch.iinfo(torch.int32).max, split=False)
     if rowptr not in _known:
