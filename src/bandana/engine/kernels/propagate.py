@@ -93,7 +93,7 @@ def _parts(rowptr: Tensor) -> _Parts:
 
     One that is made anew within a recorded step must not wait for its answer, so its rows stay whole.
     """
-    made_in_recording = rowptr not in _known and torch.cuda.is_current_stream_capturing()
+    made_in_recording = rowptr.is_cuda and rowptr not in _known and torch.cuda.is_current_stream_capturing()
     if made_in_recording or torch.are_deterministic_algorithms_enabled():
         every = torch.arange(rowptr.numel() - 1, device=rowptr.device)
         return _Parts(every, rowptr[:-1], torch.iinfo(torch.int32).max, split=False)
