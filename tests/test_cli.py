@@ -148,6 +148,14 @@ def test_the_link_task_reports_both_scorings_and_the_heuristics(tmp_path: Path, 
         ),
         (("run", "bandana", "karate", "--set", "model.encoder.dropout=1.5"), "dropout: must lie in [0, 1), got 1.5"),
         (("run", "bandana", "karate", "--set", "epochs"), "write key=value"),
+        (("run", "bandana", "karate", "--set", "method=gae"), "--set method: is an argument"),
+        (("run", "bandana", "karate", "--set", "dataset=cora"), "--set dataset: is an argument"),
+        (
+            ("run", "bandana", "karate", "--set", "model=3"),
+            "model: must be the settings of bandana, got",
+        ),
+        (("run", "bandana", "karate", "--set", "training.lr=nan"), "training.lr: must be a positive number, got nan"),
+        (("run", "bandana", "karate", "--set", "training.weight_decay=nan"), "training.weight_decay: must be a number"),
         (("run", "bandana", "karate", "--protocol", "papr"), "protocol: 'papr' is not a choice. Did you mean 'paper'?"),
         (("run", "bandana", "karate", "--device", "tpu"), "'tpu' is not a choice"),
         (("run", "missing.toml"), "missing.toml: cannot be read"),
@@ -164,13 +172,34 @@ def test_mistakes_end_in_one_sentence_and_code_2(bandana: Bandana, words: tuple[
 
 
 @pytest.mark.parametrize(
-    "words", [("rum",), ("run", "bandana", "karate", "--sede", "3"), ("run", "bandana", "karate", "--seeds", "0")]
+    "words",
+    [
+        ("rum",),
+        ("run", "bandana", "karate", "--sede", "3"),
+        ("run", "bandana", "karate", "--seeds", "0"),
+        ("run", "bandana", "karate", "--first-seed", str(10**23)),
+    ],
 )
 def test_unknown_words_get_a_suggestion_and_code_2(bandana: Bandana, words: tuple[str, ...]) -> None:
     answer = bandana(*words)
     assert answer.returncode == 2
     assert "Traceback" not in answer.stderr
-    assert any(hint in answer.stderr for hint in ("Did you mean 'run'?", "--seeds", "x>=1"))
+    assert any(hint in answer.stderr for hint in ("Did you mean 'run'?", "--seeds", "--first-seed"))
+
+
+def test_settings_that_no_memory_holds_end_in_one_sentence(tmp_path: Path, bandana: Bandana) -> None:
+    answer = bandana("run", "bandana", "karate", "--set", "model.encoder.width=99999999999", "-o", str(tmp_path / "a"))
+    assert answer.returncode == 2
+    assert "Error: memory did not suffice" in answer.stderr
+    assert "Traceback" not in answer.stderr
+
+
+def test_the_summary_keeps_seeds_of_earlier_calls(tmp_path: Path, bandana: Bandana) -> None:
+    short = ("run", "bandana", "karate", "--task", "link", "--set", "training.epochs=1", "-o", str(tmp_path / "a"))
+    for first, count in ((2, 1), (0, 2)):
+        assert bandana(*short, "--first-seed", str(first), "--seeds", str(count)).returncode == 0
+    record = json.loads((tmp_path / "a" / "record.json").read_text())
+    assert [seed["seed"] for seed in record["seeds"]] == [0, 1, 2]
 
 
 def test_an_occupied_folder_is_left_alone(tmp_path: Path, bandana: Bandana) -> None:

@@ -214,7 +214,11 @@ EDGES = torch.tensor([[0, 1], [1, 2]])
         ({"x": torch.ones(3, 2, 2)}, r"x must have the shape \[nodes, features\], got \(3, 2, 2\)"),
         ({"x": torch.tensor([[1.0], [float("nan")], [1.0]])}, "NaN or infinite"),
         ({"x": torch.tensor([[1.0], [float("inf")], [1.0]]).to_sparse()}, "NaN or infinite"),
-        ({"y": torch.zeros(2, dtype=torch.long)}, r"y has shape \(2,\); give one label per node, \[3\]"),
+        ({"y": torch.zeros(3)}, r"y must be one whole number per node, \[3\], got torch\.float32"),
+        (
+            {"y": torch.zeros(2, dtype=torch.long)},
+            r"y must be one whole number per node, \[3\], got torch\.int64 \(2,\)",
+        ),
         ({"weight": torch.ones(3)}, "one positive number per edge"),
         ({"weight": torch.tensor([1.0, 0.0])}, "one positive number per edge"),
         ({"weight": torch.tensor([1.0, -1.0])}, "one positive number per edge"),

@@ -2,7 +2,7 @@
 
 import sys
 
-from bandana.errors import UserError
+from bandana.errors import UserError, wants_memory
 
 
 def main() -> None:
@@ -16,6 +16,14 @@ def main() -> None:
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
+    except (MemoryError, RuntimeError) as problem:
+        if not wants_memory(problem):
+            raise
+        reason = str(problem).partition("\n")[0] or type(problem).__name__
+        sys.stderr.write(
+            f"Error: memory did not suffice ({reason}). Use smaller widths or batches, or another device.\n"
+        )
+        sys.exit(2)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,15 @@ class UserError(Exception):
     """Something the user can mend. The command line prints the sentence and exits with code 2, never a traceback."""
 
 
+WANT_OF_MEMORY = ("not enough memory", "allocate memory", "out of memory", "Storage size calculation overflowed")
+"""How torch says that memory did not suffice, on a CPU, on a GPU, and for sizes that no memory has."""
+
+
+def wants_memory(problem: BaseException) -> bool:
+    """Whether something failed for want of memory."""
+    return isinstance(problem, MemoryError) or any(words in str(problem) for words in WANT_OF_MEMORY)
+
+
 def did_you_mean(value: str, choices: Iterable[str]) -> str:
     """A closing hint for a misspelt name: the nearest choice, or all of them."""
     known = sorted(choices)

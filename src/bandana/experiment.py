@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -65,6 +66,8 @@ class Experiment:
     probe: LinearProbeConfig = field(default_factory=LinearProbeConfig)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.model, get_method(self.method).Config):
+            raise ValueError(f"model: must be the settings of {self.method}, got {type(self.model).__name__}")
         if not self.split.valid_edges and (self.task == "link" or self.monitor != "none"):
             raise ValueError("split.valid_edges: must be positive where links are predicted or choose weights, got 0")
 
@@ -91,10 +94,11 @@ class SeedResult(NamedTuple):
 
 
 class Evaluation(NamedTuple):
-    """The graph to embed and the way to score an embedding of it."""
+    """The graph to embed, the way to score an embedding of it, and what was certified of the nodes that serve."""
 
     graph: Graph
     score: Callable[[Tensor], Metrics]
+    certified: Mapping[str, Any] = MappingProxyType({})
 
 
 def run(
@@ -192,7 +196,7 @@ def seed_run(
         seconds={"pretrain": state.seconds, "evaluate": time.perf_counter() - started},
         diagnostics=_mean_of(state.history, method.diagnostics()),
         history=state.history,
-        split=asdict(edges.certificate),
+        split={**asdict(edges.certificate), **evaluation.certified},
     )
     return SeedResult(record, method, embedding)
 
@@ -227,12 +231,8 @@ def edges_of(experiment: Experiment, data: Dataset, graph: Graph, seed: int) -> 
     """The links that are held out, and the graph without them; an official split comes before one of ours."""
     if data.edge_split is not None:
         official = data.edge_split
-        seen = replace(
-            official,
-            train=preprocess(official.train, experiment.features),
-            test_graph=preprocess(official.test_graph, experiment.features),
-        )
-        return seen.to(graph.device)
+        train, test_graph = (preprocess(seen, experiment.features) for seen in (official.train, official.test_graph))
+        return replace(official, train=train, test_graph=test_graph).to(graph.device)
     return split_edges(graph, experiment.split.valid_edges, experiment.split.test_edges, seed=seed)
 
 
@@ -249,7 +249,7 @@ def _evaluation(experiment: Experiment, data: Dataset, graph: Graph, edges: Edge
         scores = linear_probe(z, labels, nodes, experiment.probe, seed)
         return scores if experiment.protocol == "clean" else as_published(scores)
 
-    return Evaluation(graph, score)
+    return Evaluation(graph, score, {"nodes": asdict(nodes.certificate)})
 
 
 def _floors(experiment: Experiment, evaluation: Evaluation, method: Method, edges: EdgeSplit) -> dict[str, Metrics]:

@@ -293,7 +293,7 @@ def _check(edge_index: Tensor, num_nodes: int, x: Features | None, y: Tensor | N
         raise UserError(f"Graph: x must have the shape [nodes, features], got {tuple(x.shape)}.")
     if x is not None and x.shape[0] != num_nodes:
         raise UserError(f"Graph: x has {x.shape[0]} rows for {num_nodes} nodes; give one row per node.")
-    if y is not None and y.shape != (num_nodes,):
-        raise UserError(f"Graph: y has shape {tuple(y.shape)}; give one label per node, [{num_nodes}].")
+    if y is not None and (y.shape != (num_nodes,) or y.is_floating_point()):
+        raise UserError(f"Graph: y must be one whole number per node, [{num_nodes}], got {y.dtype} {tuple(y.shape)}.")
     if weight is not None and (weight.shape != (num_edges,) or not bool(((weight > 0) & weight.isfinite()).all())):
         raise UserError("Graph: weight must hold one positive number per edge.")

@@ -282,3 +282,18 @@ def test_pairs_outside_the_graph_are_refused(tmp_path: Path) -> None:
     write_pt(root / "ogbl_ppa" / "split" / "throughput" / "valid.pt", pairs)
     with pytest.raises(UserError):
         load("ogbl-ppa", root)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "sentence"), [([5], "names nodes 5 to 5, but there are 5"), ([-1], "nodes -1 to -1")]
+)
+def test_an_official_split_that_names_no_such_node_is_refused(tmp_path: Path, nodes: list[int], sentence: str) -> None:
+    write_csv(write_arxiv(tmp_path) / "ogbn_arxiv" / "split" / "time" / "valid.csv.gz", nodes)
+    with pytest.raises(UserError, match=rf"valid\.csv\.gz: .*{sentence}"):
+        load("ogbn-arxiv", tmp_path)
+
+
+def test_an_official_split_that_leaks_is_refused(tmp_path: Path) -> None:
+    write_csv(write_arxiv(tmp_path) / "ogbn_arxiv" / "split" / "time" / "valid.csv.gz", [0])
+    with pytest.raises(UserError, match="in train and in valid, such as 0"):
+        load("ogbn-arxiv", tmp_path)

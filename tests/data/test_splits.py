@@ -18,6 +18,7 @@ from bandana.data.splits import (
     WHOLE_GRAPH,
     EdgeSplit,
     LeakError,
+    NodeSplit,
     Pairs,
     certify,
     official_edge_split,
@@ -485,3 +486,26 @@ def test_unlabelled_nodes_are_in_no_part():
 def test_impossible_shares_of_nodes_are_refused(shares):
     with pytest.raises(UserError, match="positive and add up to at most 1"):
         split_nodes(100, shares, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("parts", "sentence"),
+    [
+        (([0, 1], [1], [2]), "1 nodes are in train and in valid, such as 1"),
+        (([0], [3], [2, 3]), "1 nodes are in valid and in test, such as 3"),
+        (([0, 0], [1], [2]), "the train nodes must be numbers from 0 on"),
+        (([0], [2, 1], [3]), "the valid nodes must be numbers from 0 on"),
+        (([0], [1], [-1]), "the test nodes must be numbers from 0 on"),
+    ],
+)
+def test_a_node_split_that_leaks_cannot_be_built(parts: tuple[list[int], ...], sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        NodeSplit(*map(torch.tensor, parts))
+
+
+def test_a_node_split_carries_a_certificate() -> None:
+    split = split_nodes(50, seed=1)
+    assert split.certificate.counts == {"train": 5, "valid": 5, "test": 40}
+    assert "no node is in two parts" in split.certificate.checks
+    assert split.certificate == split_nodes(50, seed=1).certificate
+    assert split.certificate.digest != split_nodes(50, seed=2).certificate.digest

@@ -25,7 +25,7 @@ def run(
     dataset: Annotated[str | None, typer.Argument(help="A data set (see `bandana datasets`), or a store.")] = None,
     task: Annotated[str | None, typer.Option(help="node (default): classify nodes. link: predict links.")] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Pre-trainings, each with its own split and weights.")] = 1,
-    first_seed: Annotated[int, typer.Option(min=0, help="Number of the first seed.")] = 0,
+    first_seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Number of the first seed.")] = 0,
     changes: Annotated[
         list[str] | None, typer.Option("--set", help="Change one option, e.g. --set training.epochs=200. Repeatable.")
     ] = None,
@@ -55,12 +55,14 @@ def run(
     """
     from bandana.terminal.estimates import checked_processes
     from bandana.terminal.research import run_and_show
-    from bandana.terminal.store_run import estimate_run_and_show
+    from bandana.terminal.store_run import estimate_run_and_show, names_a_store, refuse_for_stores
 
     count = checked_processes(estimate, processes)
     named = [f"{option}={value}" for option, value in (("task", task), ("protocol", protocol)) if value is not None]
     range_of_seeds = range(first_seed, first_seed + seeds)
     if estimate:
+        if names_a_store(method, dataset):
+            refuse_for_stores({"--jobs": jobs > 1, "--profile": profile, "--recipe": recipe is not None})
         estimate_run_and_show(method, dataset, range_of_seeds, [*named, *(changes or [])], device, count)
         return
     run_and_show(

@@ -1,4 +1,4 @@
-"""What is known about an edge split: checks on its parts, and a digest of their content.
+"""What is known about a split of edges or of nodes: checks on its parts, and a digest of their content.
 
 Two pairs of an undirected graph are the same link whichever end is named first, so every comparison here is made on
 one integer key per link.
@@ -7,6 +7,7 @@ one integer key per link.
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import combinations
 from typing import NamedTuple
 
 import torch
@@ -37,11 +38,12 @@ class Pairs(NamedTuple):
 
 @dataclass(frozen=True)
 class Certificate:
-    """What was verified about an edge split.
+    """What was verified about a split.
 
     Attributes:
-        digest: SHA-256 of who is linked to whom in which part; features, labels and edge weights are not in it.
-        counts: Number of nodes, and of links or pairs in each part.
+        digest: SHA-256 of who is linked to whom, or of who is, in which part; features, labels and edge weights are not
+            in it.
+        counts: Number of nodes, links or pairs in each part.
         checks: Names of the checks that passed, in the order in which they are made.
     """
 
@@ -84,6 +86,34 @@ def certify(train: Graph, valid: Pairs, test: Pairs, test_graph: Graph, whole: G
         digest=_digest(parts, train),
         counts={"nodes": train.num_nodes} | {name: keys.numel() for name, keys in parts._asdict().items()},
         checks=tuple(name for name, holds in checks.items() if holds),
+    )
+
+
+def certify_nodes(train: Tensor, valid: Tensor, test: Tensor) -> Certificate:
+    """Make sure that no node is in two parts of a node split.
+
+    Raises:
+        UserError: A part is out of order or repeats a node, or two parts share one.
+    """
+    parts = {"train": train, "valid": valid, "test": test}
+    for name, nodes in parts.items():
+        if nodes.numel() and (int(nodes.min()) < 0 or not _distinct(nodes) or bool((nodes.diff() < 0).any())):
+            raise UserError(f"Node split: the {name} nodes must be numbers from 0 on, ascending, each of them once.")
+    for first, second in combinations(parts, 2):
+        shared = parts[first][_among(parts[first], parts[second])]
+        if shared.numel():
+            raise UserError(
+                f"Node split: {shared.numel()} nodes are in {first} and in {second}, such as {int(shared[0])}; "
+                "a node belongs to one part."
+            )
+    digest = hashlib.sha256()
+    for name, nodes in parts.items():
+        digest.update(f"\n{name} {nodes.numel()}\n".encode())
+        digest.update(nodes.cpu().numpy().astype("<i8").tobytes())
+    return Certificate(
+        digest=digest.hexdigest(),
+        counts={name: nodes.numel() for name, nodes in parts.items()},
+        checks=("no part names a node twice", "no node is in two parts"),
     )
 
 

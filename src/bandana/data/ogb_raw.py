@@ -130,8 +130,15 @@ def _citations(edges: Path, features: Path, labels: Path, split: Path) -> Prepar
         x=read_columns(features, torch.float32).t(),
         y=y,
     )
-    parts = (read_columns(split / f"{part}.csv.gz", torch.int64)[0] for part in _PARTS)
-    return Prepared(graph, NodeSplit(*(part.sort().values for part in parts)))
+    return Prepared(graph, NodeSplit(*(_nodes(split / f"{part}.csv.gz", graph.num_nodes) for part in _PARTS)))
+
+
+def _nodes(path: Path, num_nodes: int) -> Tensor:
+    nodes = read_columns(path, torch.int64)[0].sort().values
+    with reading(path):
+        if nodes.numel() and not 0 <= int(nodes[0]) <= int(nodes[-1]) < num_nodes:
+            raise ValueError(f"names nodes {int(nodes[0])} to {int(nodes[-1])}, but there are {num_nodes}")
+    return nodes
 
 
 def _links(folder: Path, split: Path, train: Tensor) -> Prepared:

@@ -1,4 +1,4 @@
-"""Splits of nodes and of edges that cannot leak, each edge split with a certificate of what was checked.
+"""Splits of nodes and of edges that cannot leak, each with a certificate of what was checked.
 
 Randomness comes from a CPU generator: a seed means the same split on every device.
 """
@@ -10,7 +10,7 @@ from itertools import accumulate, pairwise
 import torch
 from torch import Tensor
 
-from bandana.data.certificates import WHOLE_GRAPH, Certificate, LeakError, Pairs, certify
+from bandana.data.certificates import WHOLE_GRAPH, Certificate, LeakError, Pairs, certify, certify_nodes
 from bandana.errors import UserError
 from bandana.graph import Graph
 
@@ -32,11 +32,19 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False)
 class NodeSplit:
-    """Node numbers of each part, ascending and without overlap."""
+    """Node numbers of each part, ascending and without overlap. Building one of which that is not true raises."""
 
     train: Tensor
     valid: Tensor
     test: Tensor
+
+    def __post_init__(self) -> None:
+        certify_nodes(self.train, self.valid, self.test)
+
+    @property
+    def certificate(self) -> Certificate:
+        """What was verified."""
+        return certify_nodes(self.train, self.valid, self.test)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

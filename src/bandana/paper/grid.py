@@ -6,6 +6,7 @@ from decimal import Decimal
 from statistics import fmean, stdev
 from typing import Any, NamedTuple, TypeAlias
 
+from bandana.errors import WANT_OF_MEMORY
 from bandana.paper.artifact import Cell, Piece, Result, Score, Sheet, State
 from bandana.paper.published import Printed
 from bandana.reporting.compare import Over, chance_note, judge, out_of_memory
@@ -15,8 +16,8 @@ Place: TypeAlias = tuple[str, str]
 """Row and column."""
 Published: TypeAlias = Mapping[Place, Printed]
 
-WANT_OF_MEMORY = ("not enough memory", "allocate memory", "MemoryError", "ended with code -9")
-"""How a CPU's allocator, Python, and a system that ends processes say what a GPU calls being out of memory."""
+ENDED_FOR_MEMORY = (*WANT_OF_MEMORY, "MemoryError", "ended with code -9")
+"""How torch, Python, and a system that ends processes say that memory did not suffice."""
 
 
 class Reading(NamedTuple):
@@ -145,7 +146,7 @@ def state_of(failure: str) -> State:
     """The state of a cell that has no figure."""
     if failure.startswith("not run"):
         return "not run"
-    wanted_memory = out_of_memory(failure) or any(words in failure for words in WANT_OF_MEMORY)
+    wanted_memory = out_of_memory(failure) or any(words in failure for words in ENDED_FOR_MEMORY)
     return "out of memory" if wanted_memory else "failed"
 
 

@@ -1,5 +1,6 @@
 """Masks on edges: how much of each message may pass. All of them keep the same share of the messages on average."""
 
+import math
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -18,6 +19,9 @@ from bandana.engine.structure import Structure
 from bandana.graph import Graph
 from bandana.method import Clock
 
+COLDEST = 1e-30
+"""Lowest temperature: below, noise over temperature is infinite in single precision."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MaskConfig:
@@ -33,8 +37,8 @@ class MaskConfig:
 
     def __post_init__(self) -> None:
         temperatures = self.temperature if isinstance(self.temperature, tuple) else (self.temperature,)
-        if not temperatures or not all(temperature > 0 for temperature in temperatures):
-            raise ValueError(f"temperature: must be positive, got {self.temperature}")
+        if not temperatures or not all(COLDEST <= temperature < math.inf for temperature in temperatures):
+            raise ValueError(f"temperature: must be a number from {COLDEST} on, got {self.temperature}")
         if isinstance(self.temperature, tuple) and not self.per_layer:
             raise ValueError(f"temperature: one mask for all layers has one temperature, got {list(temperatures)}")
         if self.self_loop == "inside" and self.distribution != "boltzmann_gibbs":

@@ -4,7 +4,7 @@ import json
 import os
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -36,7 +36,7 @@ class SeedRecord:
         seconds: Time of each stage.
         diagnostics: What the method measured of itself in training, such as the mask ratio.
         history: One row per evaluation.
-        split: Certificate of the edge split.
+        split: Certificate of the edge split; under `nodes` that of the node split, where nodes are classified.
     """
 
     seed: int
@@ -153,8 +153,13 @@ class RunFolder:
         self.checkpoint(record.seed).unlink(missing_ok=True)
 
     def write(self, record: RunRecord) -> None:
-        """Write the summary of all seeds."""
-        write_text(self.path / "record.json", record.to_json())
+        """Write the summary of all seeds: these, and those that earlier calls finished here."""
+        numbers = {int(file.parent.name.removeprefix("seed-")) for file in self.path.glob("seed-*/record.json")}
+        earlier = [self.finished(number) for number in numbers - {seed.seed for seed in record.seeds}]
+        seeds = [*record.seeds, *(seed for seed in earlier if seed is not None)]
+        write_text(
+            self.path / "record.json", replace(record, seeds=sorted(seeds, key=lambda seed: seed.seed)).to_json()
+        )
 
     def _seed_folder(self, seed: int) -> Path:
         return self.path / f"seed-{seed}"

@@ -156,6 +156,8 @@ def _experiment(method: str, dataset: str | None, changes: dict[str, Any], book:
         return patch(Experiment.from_table(read_toml(Path(method))), nest(changes))
     if dataset is None:
         raise UserError(f"bandana run {method}: name a data set too, for example: bandana run {method} digits.")
+    for fixed in changes.keys() & {"method", "dataset"}:
+        raise UserError(f"--set {fixed}: is an argument: bandana run METHOD DATASET, which decides the recipe.")
     return recipe(method, dataset, changes.pop("task", "node"), changes, book=book)
 
 

@@ -55,10 +55,10 @@ class TrainingConfig:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}: must be at least 1, got {getattr(self, name)}")
         for name in ("weight_decay", "warmup_epochs", "clip_norm", "edge_batch_size", "patience_evaluations"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name}: must not be negative, got {getattr(self, name)}")
-        if self.lr <= 0:
-            raise ValueError(f"lr: must be positive, got {self.lr}")
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name}: must be a number from 0 on, got {getattr(self, name)}")
+        if not 0 < self.lr < math.inf:
+            raise ValueError(f"lr: must be a positive number, got {self.lr}")
 
 
 @dataclass(slots=True)
