@@ -10,7 +10,7 @@ from bandana.paper.cookbook import recipe
 from bandana.reporting.embeddings import write_parquet
 from bandana.reporting.plots import draw_map
 from bandana.reporting.record import RunRecord
-from bandana.reporting.tables import result_table
+from bandana.reporting.tables import overview_table
 from bandana.terminal.screen import console, progress_bars, status
 
 DATASET = "digits"
@@ -30,9 +30,11 @@ def run_demo(out: Path, device: str) -> None:
     with progress_bars(max(experiment.training.epochs for experiment in experiments.values())) as bar:
         for task, experiment in experiments.items():
             results[task] = run_seed(experiment, data, 0, where, on_epoch=bar(f"{task} task"))
-    for task, result in results.items():
-        record = RunRecord(experiment=to_table(experiments[task]), seeds=[result.record], device=where.type)
-        console.print(result_table(record))
+    records = (
+        RunRecord(experiment=to_table(experiments[task]), seeds=[results[task].record], device=where.type)
+        for task in tasks
+    )
+    console.print(overview_table(*records))
 
     embedding = results["node"].embedding
     write_parquet(out / "embeddings.parquet", embedding, data.graph.node_ids)

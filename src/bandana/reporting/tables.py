@@ -25,6 +25,7 @@ HEADINGS = {
     "mrr": "MRR",
     "decoder_auc": "AUC (decoder)",
 }
+_OVERVIEW = ("micro_f1", "macro_f1", "auc", "ap", "hits@50")
 _COLUMNS = {
     ("node", "clean"): ("micro_f1", "macro_f1"),
     ("node", "paper"): ("micro_f1", "macro_f1"),
@@ -51,6 +52,19 @@ def result_table(record: RunRecord) -> Group:
     columns = [name for name in _COLUMNS[task, protocol] if name in record.summary]
     _fill(table, columns, {**record.floors, experiment["method"]: record.summary}, highlight=experiment["method"])
     return Group(f"[italic]{experiment['dataset']}: {kind}, {protocol} protocol, {seeds}, %[/italic]", table)
+
+
+def overview_table(nodes: RunRecord, links: RunRecord) -> Group:
+    """Both tasks of one method on one data set in a single table, beside the floors of each."""
+    rows: dict[str, Summary] = {}
+    for record in (nodes, links):
+        for label, summary in {**record.floors, record.experiment["method"]: record.summary}.items():
+            rows[label] = {**rows.pop(label, {}), **summary}
+    method, dataset, protocol = (nodes.experiment[name] for name in ("method", "dataset", "protocol"))
+    table = Table()
+    _fill(table, _OVERVIEW, rows, highlight=method)
+    title = f"{dataset}: node classification and link prediction, {protocol} protocol, %"
+    return Group(f"[italic]{title}[/italic]", table)
 
 
 def _fill(table: Table, columns: Sequence[str], rows: Mapping[str, Summary], highlight: str) -> None:
