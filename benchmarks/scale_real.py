@@ -14,7 +14,7 @@ import argparse
 import csv
 import gc
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, stdev
@@ -189,12 +189,13 @@ def append(path: Path, row: Mapping[str, Any]) -> None:
         table.writerow(row)
 
 
-def verdicts(rows: Sequence[Mapping[str, str]], way: Way) -> Iterator[str]:
-    """A line for every data set and task: what partition training loses against the full graph, seed by seed.
+def verdicts(rows: Sequence[Mapping[str, str]], way: Way, seeds: Container[int]) -> Iterator[str]:
+    """A line for every data set and task: what partition training loses against the full graph, over some seeds.
 
     What it loses on validation nodes or links comes first: a way of cutting is chosen by that, and never by the rest.
     """
-    sound = [row for row in rows if row["settings"] == str(way) and not row["failed"]]
+    asked = [row for row in rows if row["settings"] == str(way) and int(row["seed"]) in seeds]
+    sound = [row for row in asked if not row["failed"]]
     for dataset, task in dict.fromkeys((row["dataset"], row["task"]) for row in sound):
         own = [row for row in sound if (row["dataset"], row["task"]) == (dataset, task)]
         shown = "valid" if task == "node" else "links"
@@ -254,7 +255,7 @@ def main() -> None:
             f"{count}/{len(waiting)} {' '.join(map(str, piece))}: {outcome.failure or _shown(outcome.result)}",
             flush=True,
         )
-    print(*verdicts(read(options.csv), way), sep="\n")
+    print(*verdicts(read(options.csv), way, seeds), sep="\n")
 
 
 def way_of(options: argparse.Namespace) -> Way:

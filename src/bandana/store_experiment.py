@@ -28,8 +28,15 @@ from bandana.own.trained import TrainedModel, nodes_fingerprint, weight_shapes
 from bandana.paper.cookbook import recipe
 from bandana.registry import all_methods, get_method
 from bandana.reporting.record import Metrics, RunFolder, RunRecord, SeedRecord
-from bandana.scale.batches import Region, ShardConfig, evaluation_parts, read_region, region_with_all_links
-from bandana.scale.distributed import World, joined, leading
+from bandana.scale.batches import (
+    Region,
+    ShardConfig,
+    evaluation_parts,
+    plan_epoch,
+    read_region,
+    region_with_all_links,
+)
+from bandana.scale.distributed import World, joined, leading, started_processes
 from bandana.scale.seal import DESCRIPTION
 from bandana.scale.store import Store
 from bandana.scale.training import Job, train_on_store
@@ -137,9 +144,9 @@ def run_store(
         UserError: The settings do not fit, or another process was lost.
     """
     store = Store.open(Path(experiment.dataset))
-    spec = spec_of(experiment, store)
+    spec, where = spec_of(experiment, store), resolve_device(device)
+    check_groups(experiment.shards, store, started_processes())
     target = RunFolder.open(folder, to_table(experiment)) if leading() else RunFolder(folder)
-    where = resolve_device(device)
     with joined(where, experiment.shards.patience_seconds) as world:
         finished = [world.agree(float(world.leads and target.finished(seed) is not None)) for seed in seeds]
         trained = [
@@ -252,6 +259,16 @@ class Judge:
 def _fingerprint(graph: Graph, store: Store) -> str:
     """Of all nodes of the store, which a model without features belongs to."""
     return nodes_fingerprint(replace(graph, node_ids=store.node_ids.to_pylist()))
+
+
+def check_groups(shards: ShardConfig, store: Store, processes: int) -> None:
+    """Refuse what would be refused in training, while nothing is written and every setting can still be changed.
+
+    Raises:
+        UserError: The processes cannot share out the groups of a step, or the store has too few parts for one.
+    """
+    World(0, processes, torch.device("cpu")).divide(shards.groups_per_step)
+    plan_epoch(store.num_parts, shards, seed=0, epoch=1)
 
 
 def spec_of(experiment: StoreExperiment, store: Store) -> GraphSpec:

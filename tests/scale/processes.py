@@ -39,7 +39,7 @@ def clustered_store(folder: Path, num_parts: int = 8, nodes_per_part: int = 12, 
 
 
 def start(work: Work, size: int, *arguments: Any, agent_port: int | None = None) -> list[BaseProcess]:
-    """Begin ``work(world, *arguments)`` in `size` processes that know of each other.
+    """Begin ``work(world, *arguments)`` in `size` processes that have met.
 
     Args:
         work: A function of a module.
@@ -47,6 +47,11 @@ def start(work: Work, size: int, *arguments: Any, agent_port: int | None = None)
         arguments: Of the function, behind the world.
         agent_port: Where torchrun's own exchange of addresses listens; None to do without.
     """
+    return launch(_meet, size, work, *arguments, agent_port=agent_port)
+
+
+def launch(work: Work, size: int, *arguments: Any, agent_port: int | None = None) -> list[BaseProcess]:
+    """Begin ``work(*arguments)`` in `size` processes that are told of each other, and have yet to meet."""
     told = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(agent_port or _free_port())}
     told["GLOO_SOCKET_IFNAME"] = "lo"  # a machine's own name need not lead anywhere
     told["TORCHELASTIC_USE_AGENT_STORE"] = str(agent_port is not None)
@@ -74,10 +79,14 @@ def _work(work: Work, told: dict[str, str], arguments: tuple[Any, ...]) -> None:
     torch.set_num_threads(1)
     os.environ |= told
     try:
-        with joined(torch.device("cpu"), patience_seconds=20) as world:
-            work(world, *arguments)
+        work(*arguments)
     except UserError:
         raise SystemExit(2) from None  # as the command line does
+
+
+def _meet(work: Work, *arguments: Any) -> None:
+    with joined(torch.device("cpu"), patience_seconds=20) as world:
+        work(world, *arguments)
 
 
 def alone(work: Work, *arguments: Any) -> None:

@@ -133,7 +133,7 @@ def test_an_interrupted_build_goes_on_and_repeats_nothing(
     worked: list[str] = []
     once = Journal.once
 
-    def interrupted(self: Journal, name: str, work: Any) -> Any:
+    def interrupted(self: Journal, name: str, work: Any, *made: Path) -> Any:
         def halfway() -> Any:
             worked.append(name)
             facts = work()
@@ -141,7 +141,7 @@ def test_an_interrupted_build_goes_on_and_repeats_nothing(
                 raise KeyboardInterrupt  # all is written, and nothing of it noted down
             return facts
 
-        return once(self, name, halfway)
+        return once(self, name, halfway, *made)
 
     monkeypatch.setattr(Journal, "once", interrupted)
     with pytest.raises(KeyboardInterrupt):

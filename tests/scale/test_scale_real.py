@@ -56,14 +56,15 @@ def test_rows_are_kept_and_not_repeated(tmp_path: Path) -> None:
 
 
 def test_verdicts_have_means_standard_errors_and_bounds() -> None:
-    def row(task: str, lost: float, failed: str = "") -> dict[str, str]:
+    def row(task: str, lost: float, failed: str = "", seed: int = 0) -> dict[str, str]:
         name = "valid" if task == "node" else "links"
-        common = {"dataset": "cora", "task": task, "settings": str(HALVES), "lost": str(lost), "failed": failed}
-        return {**common, f"full_{name}": "90.0", f"store_{name}": str(90 - 2 * lost)}
+        common = {"dataset": "cora", "task": task, "seed": str(seed), "settings": str(HALVES), "failed": failed}
+        return {**common, "lost": str(lost), f"full_{name}": "90.0", f"store_{name}": str(90 - 2 * lost)}
 
-    rows = [row("link", 0.1), row("link", 0.5), row("node", 1.5), row("node", 9.0, "lost"), row("link", 0.6)]
+    rows = [row("link", 0.1), row("link", 0.5), row("node", 1.5), row("node", 9.0, "lost"), row("link", 0.6, seed=4)]
+    chosen_by = row("link", 70.0, seed=100)
     other = {**row("link", 50.0), "settings": str(WHOLE)}
-    link, node = scale_real.verdicts([*rows, other], HALVES)
+    link, node = scale_real.verdicts([*rows, chosen_by, other], HALVES, range(5))
     assert "auc, seeds: 3; partition training loses 0.80 ± 0.31 points in validation, 0.40 ± 0.15 in the test" in link
     assert link.endswith("within the bound of 0.5")
     assert (

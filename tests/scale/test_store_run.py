@@ -102,3 +102,30 @@ def test_what_a_store_cannot_serve_ends_in_a_sentence(command: Command, words: t
     assert answer.code == 2
     assert said in " ".join(answer.err.split())
     assert answer.err.startswith("Error: ") or "\nError: " in answer.err
+
+
+def test_advice_about_groups_can_be_followed_in_the_same_folder(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What does not divide, or asks for more parts than there are, is refused before the folder belongs to it."""
+    words = ("run", "gae", "store", *QUICK_GAE, "--device", "cpu", "--out", "out", "--task", "link")
+    with monkeypatch.context() as three:
+        for name, value in {"WORLD_SIZE": "3", "RANK": "0"}.items():
+            three.setenv(name, value)
+        refused = command(*words)
+    assert refused.code == 2
+    assert "set it to a multiple of 3" in " ".join(refused.err.split())
+    assert not (tmp_path / "out").exists()
+    assert command(*words, "--set", "shards.groups_per_step=9").code == 2
+    assert not (tmp_path / "out").exists()
+    assert command(*words, "--set", "shards.groups_per_step=3").code == 0
+
+
+@pytest.mark.parametrize("option", [("--jobs", "2"), ("--recipe", "tuned"), ("--profile",)])
+@pytest.mark.parametrize("estimate", [(), ("--estimate",)])
+def test_options_that_a_store_does_not_know_are_refused_in_an_estimate_as_well(
+    command: Command, option: tuple[str, ...], estimate: tuple[str, ...]
+) -> None:
+    refused = command("run", "bandana", "store", *SETTINGS, "--device", "cpu", *option, *estimate)
+    assert refused.code == 2
+    assert f"{option[0]}: is not for runs on a store" in refused.err

@@ -41,17 +41,17 @@ class Plan:
         return self.starts[block], self.starts[block + 1]
 
     def prepare_folder(self, work: Path, widths: Sequence[int], output_width: int) -> None:
-        """Make the folder and its arrays, unless an interrupted attempt at the same has left them."""
+        """Make the folder and its arrays, unless an interrupted attempt at the same has left all of them."""
         table = {"starts": list(self.starts), "identity": self.identity}
+        files = {projected(layer): width for layer, width in enumerate(widths)} | {OUTPUT: output_width}
         try:
             same = json.loads((work / PLAN).read_text(encoding="utf-8")) == table
         except (OSError, ValueError):
             same = False
-        if same:
+        if same and all((work / name).exists() for name in files):
             return
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(parents=True)
-        files = {projected(layer): width for layer, width in enumerate(widths)} | {OUTPUT: output_width}
         for name, width in files.items():
             np.lib.format.open_memmap(work / name, "w+", np.dtype(np.float32), (self.starts[-1], width))
         write_text(work / PLAN, json.dumps(table))

@@ -16,12 +16,12 @@ from bandana.data.own_source import Wanted
 from bandana.errors import UserError
 from bandana.scale.features import choose_numbers, feature_names, write_features, write_labels
 from bandana.scale.ids import Book, Indices, collect_ids, load_book, save_book
-from bandana.scale.journal import Journal, move_into_place, refuse_taken
+from bandana.scale.journal import Journal, clean_up, move_into_place, refuse_taken
 from bandana.scale.partitioning import metis_fits, metis_parts, stream_parts
 from bandana.scale.plan import BuildPlan, OnProgress
 from bandana.scale.reading import Stream, open_stream, unused
 from bandana.scale.rows import READ_COL, READ_ROWPTR, read_links, renumber
-from bandana.scale.seal import FEATURES, LABELS, NODES, seal
+from bandana.scale.seal import COL, FEATURES, LABELS, NODES, ROWPTR, seal
 from bandana.scale.store import ID_GROUP, Store, index_type, release
 
 IDS, PARTS = "ids.parquet", "parts.npy"
@@ -53,7 +53,7 @@ def build_store(
         raise UserError(
             f"{folder}: cannot be written ({problem.strerror or problem}). Free space, and the same command goes on."
         ) from None
-    shutil.rmtree(work)
+    clean_up(work, folder)
     return Store.open(folder)
 
 
@@ -64,24 +64,27 @@ def _build(plan: BuildPlan, journal: Journal, tell: OnProgress) -> Path:
     edges = _open_edges(plan)
     features = None if plan.features is None else open_stream(plan.features, choose_numbers)
 
-    read = journal.once("ids", lambda: _ids(plan, [edges, *([features] if features else [])], work, tell))
+    read = journal.once("ids", lambda: _ids(plan, [edges, *([features] if features else [])], work, tell), work / IDS)
     book = load_book(work / IDS)
-    links = journal.once("links", lambda: read_links(plan, edges, read["edge rows"], book, work, tell))
-    journal.once("parts", lambda: _parts(plan, len(book), links["entries"], work, tell))
+    rows = work / READ_ROWPTR, work / READ_COL
+    links = journal.once("links", lambda: read_links(plan, edges, read["edge rows"], book, work, tell), *rows)
+    journal.once("parts", lambda: _parts(plan, len(book), links["entries"], work, tell), work / PARTS)
     parts = np.load(work / PARTS, allow_pickle=False)
     order = parts.argsort(kind="stable")
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
 
-    laid = journal.once("rows", lambda: renumber(plan, parts, place, links["entries"], work, fresh, tell))
+    arrays = fresh / ROWPTR, fresh / COL
+    laid = journal.once("rows", lambda: renumber(plan, parts, place, links["entries"], work, fresh, tell), *arrays)
     about: dict[str, Any] = {"feature_names": [], "num_values": 0}
     if features is not None:
-        about = journal.once("features", lambda: _features(plan, features, fresh / FEATURES, book, place, tell))
+        x = fresh / FEATURES
+        about = journal.once("features", lambda: _features(plan, features, x, book, place, tell), x)
     labels: dict[str, Any] = {"label_names": None}
     if plan.labels is not None:
-        table = plan.labels
-        labels = journal.once("labels", lambda: write_labels(fresh / LABELS, table, book, place))
-    journal.once("nodes", lambda: _nodes(fresh / NODES, book, order))
+        table, y = plan.labels, fresh / LABELS
+        labels = journal.once("labels", lambda: write_labels(y, table, book, place), y)
+    journal.once("nodes", lambda: _nodes(fresh / NODES, book, order), fresh / NODES)
 
     facts = {
         "num_nodes": len(book),

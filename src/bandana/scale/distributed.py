@@ -97,7 +97,7 @@ def joined(device: torch.device, patience_seconds: float) -> Iterator[World]:
     Raises:
         UserError: Another process ended or fell silent, or this one has no GPU of its own.
     """
-    size = int(os.environ.get("WORLD_SIZE", "1"))
+    size = started_processes()
     if size == 1:
         yield World(0, 1, device)
         return
@@ -164,6 +164,11 @@ def _fresh_store(rank: int, size: int, patience: timedelta) -> TCPStore:
             continue
         found.set_timeout(patience)
         return found
+
+
+def started_processes() -> int:
+    """How many processes this job has; known before they meet."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def leading() -> bool:

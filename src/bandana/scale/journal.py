@@ -32,10 +32,13 @@ class Journal:
             folder.mkdir(parents=True)
             self._write()
 
-    def once(self, stage: str, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """The facts of a stage, from the journal if it was finished before."""
+    def once(self, stage: str, work: Callable[[], dict[str, Any]], *made: Path) -> dict[str, Any]:
+        """The facts of a stage, from the journal if it was finished before and the files that it made are still there.
+
+        They are not where an earlier attempt was interrupted behind its end, while it moved them out or cleaned up.
+        """
         done: dict[str, Any] = self._table["done"]
-        if stage not in done:
+        if stage not in done or not all(path.exists() for path in made):
             done[stage] = work()
             self._write()
         facts: dict[str, Any] = done[stage]
@@ -46,7 +49,7 @@ class Journal:
 
 
 def move_into_place(finished: Path, target: Path, force: bool) -> None:
-    """Give a finished folder its name. What had the name before goes only now, and only by force.
+    """Give a finished folder its name. What had the name before goes beside it only now, and only by force.
 
     Raises:
         UserError: The name is taken.
@@ -54,9 +57,21 @@ def move_into_place(finished: Path, target: Path, force: bool) -> None:
     refuse_taken(target, force)
     replaced = finished.parent / "replaced"
     if target.exists():
+        shutil.rmtree(replaced, ignore_errors=True)  # left by an attempt that was interrupted here
         target.replace(replaced)
     finished.replace(target)
-    shutil.rmtree(replaced, ignore_errors=True)
+
+
+def clean_up(work: Path, target: Path) -> None:
+    """Remove a working folder whose result stands in its place.
+
+    Raises:
+        UserError: It was interrupted, so that some of the folder is left; the result is whole all the same.
+    """
+    try:
+        shutil.rmtree(work)
+    except KeyboardInterrupt:
+        raise UserError(f"{target}: is finished, but cleaning up was interrupted; delete {work} yourself.") from None
 
 
 def refuse_taken(target: Path, force: bool) -> None:

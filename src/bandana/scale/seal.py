@@ -41,7 +41,11 @@ def seal(folder: Path, facts: Mapping[str, Any], on_bytes: Callable[[int], None]
         folder: With the files of a store.
         facts: The entries of `KINDS` that only the builder knows.
         on_bytes: Told of every block that was read, for progress bars.
+
+    Raises:
+        UserError: A file is missing that these facts speak of.
     """
+    _check_whole(folder, facts)
     files = {}
     for path in sorted(folder / name for name in KNOWN_FILES if (folder / name).exists()):
         blocks = []
@@ -118,6 +122,14 @@ def _blocks(path: Path, size: int) -> Iterator[bytes]:
 
 def _text(table: Mapping[str, Any]) -> str:
     return json.dumps(table, indent=1, ensure_ascii=False) + "\n"
+
+
+def _check_whole(folder: Path, facts: Mapping[str, Any]) -> None:
+    """Every file is there that a store with these facts has."""
+    spoken_of = {FEATURES: facts["num_features"] > 0, LABELS: facts["label_names"] is not None}
+    for name in sorted(ALWAYS | {name for name, is_there in spoken_of.items() if is_there}):
+        if not (folder / name).is_file():
+            raise UserError(f"{folder / name}: is missing, so that this would be no store; build it anew.")
 
 
 def _check_files(folder: Path, files: Mapping[str, Any]) -> None:

@@ -19,7 +19,7 @@ from bandana.graph import Features, Graph
 from bandana.own.trained import TrainedModel, nodes_fingerprint
 from bandana.scale.blocks import OUTPUT
 from bandana.scale.inference import Convolution, Encoder, Share, embed_store
-from bandana.scale.journal import move_into_place, refuse_taken
+from bandana.scale.journal import clean_up, move_into_place, refuse_taken
 from bandana.scale.seal import NODES
 from bandana.scale.store import Store, release
 from bandana.use.receptive import local_encoder
@@ -62,7 +62,7 @@ def infer(
             shutil.copyfile(store.folder / NODES, finished / NODES)
             vectors.replace(finished / OUTPUT)
             move_into_place(finished, out, force)
-            shutil.rmtree(work)
+            clean_up(work, out)
     except OSError as problem:
         raise UserError(
             f"{out}: cannot be written ({problem.strerror or problem}). Free space, and the same command goes on."
