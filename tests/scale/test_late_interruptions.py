@@ -135,8 +135,9 @@ def test_an_inference_that_is_interrupted_at_its_very_end_can_be_repeated(
             patch.setattr(inferring, "move_into_place", interrupt)
         else:
             patch.setattr(inferring.shutil, "rmtree", interrupting(lambda left: None))
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises((KeyboardInterrupt, UserError)) as caught:
             infer(model, store, tmp_path / "out")
+    assert (tmp_path / "out").exists() == ("is finished" in str(caught.value)) == (moment == "in the cleaning up")
     assert (tmp_path / ".out.inferring" / "plan.json").exists()
     infer(model, store, tmp_path / "out", force=True)
     assert bytes_in(tmp_path / "out") == bytes_in(tmp_path / "undisturbed")
