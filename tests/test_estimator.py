@@ -8,8 +8,11 @@ from dataclasses import replace
 from fnmatch import fnmatch
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
+import networkx as nx
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from sklearn.base import clone
@@ -67,6 +70,38 @@ def test_the_same_random_state_gives_the_same_vectors_and_another_does_not() -> 
     other = GraphEmbedder(**QUICK, random_state=1).fit_transform(two_groups())
     assert np.array_equal(first, again)
     assert not np.array_equal(first, other)
+
+
+def test_random_state_is_what_scikit_learn_takes() -> None:
+    def vectors(random_state: Any) -> np.ndarray:
+        return GraphEmbedder(**{**QUICK, "epochs": 1}, random_state=random_state).fit_transform(two_groups())
+
+    assert np.array_equal(vectors(np.int64(3)), vectors(3))
+    assert np.array_equal(vectors(np.random.RandomState(0)), vectors(np.random.RandomState(0)))
+    assert not np.array_equal(vectors(None), vectors(None))
+    assert not np.array_equal(*map(vectors, [state := np.random.RandomState(0), state]))
+    with pytest.raises(UserError, match=r"random_state: must be a whole number, .* got str; give"):
+        vectors("zero")
+
+
+def test_missing_features_are_refused_or_imputed_as_asked() -> None:
+    ends = two_groups().edge_index.numpy()
+    edges = pa.table({"source": ends[0], "target": ends[1]})
+    features = pa.table({"id": range(40), "v": [None, *range(39)]})
+    with pytest.raises(UserError, match="missing='impute'"):
+        GraphEmbedder(**QUICK).fit(edges, features=features)
+    embedder = GraphEmbedder(**QUICK, missing="impute").fit(edges, features=features)
+    assert embedder.graph_.x[0, 0] == 19.0
+    assert np.array_equal(embedder.transform(edges, features=features), embedder.embedding_)
+
+
+def test_nodes_of_networkx_come_back_as_they_were() -> None:
+    grid = nx.grid_2d_graph(5, 5)
+    embedder = GraphEmbedder(**QUICK).fit(grid)
+    assert set(embedder.node_ids_) == set(grid.nodes)
+    assert embedder.graph_.node_ids[0] == "(0, 0)"
+    numbered = nx.relabel_nodes(grid, {node: np.int64(row) for row, node in enumerate(grid)})
+    assert GraphEmbedder(**QUICK).fit(numbered).node_ids_ == list(range(25))
 
 
 @pytest.mark.parametrize("with_features", [True, False])

@@ -12,15 +12,19 @@ from torch import Tensor
 
 from bandana.data.splits import EdgeSplit, split_edges
 from bandana.devices import resolve_device
-from bandana.evaluation.dot_product_probe import dot_product_auc
 from bandana.graph import Graph
 from bandana.method import GraphSpec
 from bandana.own.automatic import Plan, build, plan
+from bandana.own.card import first_figures
+from bandana.own.random_state import seed_of
 from bandana.own.readout import monitor, settle
 from bandana.own.trained import Scaling, TrainedModel, learns_single_nodes, nodes_fingerprint
 from bandana.training.trainer import TrainingState, pretrain
 
 if TYPE_CHECKING:
+    from bandana.data.own_features import Missing
+    from bandana.data.tables import OwnGraph
+
     Array = np.ndarray[Any, np.dtype[np.float32]]
 
 OnEpoch = Callable[[TrainingState], None]
@@ -56,6 +60,7 @@ def learn(
     *,
     seed: int = 0,
     device: str = "auto",
+    times: Tensor | None = None,
     feature_names: tuple[str, ...] = (),
     checkpoint: Path | None = None,
     on_epoch: OnEpoch = lambda state: None,
@@ -67,10 +72,13 @@ def learn(
         made: How, from `bandana.own.automatic`.
         seed: Decides split, initial weights and training.
         device: ``auto``, ``cpu`` or ``cuda``.
+        times: ``[edges]`` when each edge appeared, in the structure's order; where the plan holds out the latest.
         feature_names: Columns of the features, to be kept with the model.
         checkpoint: File to go on from if it exists, and to save to whenever the validation links are looked at.
         on_epoch: Called after every epoch, for progress bars.
     """
+    if made.latest and times is None:
+        raise ValueError("learn: a plan that holds out the latest links needs their times")
     where = resolve_device(device)
     spec = GraphSpec.of(graph)
     model = TrainedModel(
@@ -83,7 +91,10 @@ def learn(
         feature_names=feature_names,
         nodes=nodes_fingerprint(graph) if learns_single_nodes(made.method, made.model, graph) else None,
     )
-    split = split_edges(graph, made.held_out, made.held_out, seed=seed) if made.held_out else None
+    split = None
+    if made.held_out:
+        when = times if made.latest else None
+        split = split_edges(graph, made.held_out, made.held_out, seed=seed, times=when)
     train = model.prepare(graph if split is None else split.train).to(where)
     watch = None if split is None else monitor(made, model.method, train, split.valid.to(where))
     state = pretrain(
@@ -95,21 +106,13 @@ def learn(
     blind = None if split is None else model.embed(split.test_graph.to(where)).cpu()
     return Learned(
         made=made,
-        model=replace(model, facts=_facts(graph, split, blind)),
+        model=replace(model, facts=first_figures(graph, split, blind)),
         embedding=model.embed(graph.to(where)).cpu(),
         history=state.history,
         split=split,
         held_out_embedding=blind,
         state=state,
     )
-
-
-def _facts(graph: Graph, split: EdgeSplit | None, blind: Tensor | None) -> dict[str, Any]:
-    """What is worth keeping with the model: what it learned from, and how it does on links that it never saw."""
-    facts: dict[str, Any] = {"nodes": graph.num_nodes, "links": graph.links.numel(), "directed": graph.directed}
-    if split is not None and blind is not None:
-        facts["held-out links against random pairs"] = {"auc": float(dot_product_auc(blind, split.test))}
-    return facts
 
 
 class GraphEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -120,7 +123,7 @@ class GraphEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     Attributes:
         embedding_: ``[nodes, width]`` float32 array.
-        node_ids_: The id of each row.
+        node_ids_: The id of each row; of a NetworkX graph, the nodes themselves.
         n_features_in_: Features per node.
         history_: One row per look at the held-out links: epoch, loss, seconds, monitor.
         plan_: What was chosen, and why (`plan_.reasons`).
@@ -137,8 +140,9 @@ class GraphEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         epochs: int | None = None,
         settings: Mapping[str, Any] | None = None,
         directed: bool | None = None,
+        missing: "Missing" = "refuse",
         device: str = "auto",
-        random_state: int = 0,
+        random_state: "int | np.random.RandomState | None" = 0,
     ) -> None:
         """Remember the options; nothing is checked before `fit`.
 
@@ -148,14 +152,17 @@ class GraphEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             epochs: Passes over the links; None lets the graph decide.
             settings: Dotted options that have the last word, such as ``{"training.lr": 0.01}``.
             directed: Whether edges go one way only; None finds out where the input tells.
+            missing: Whether a missing feature in a table is an error (``refuse``), or becomes the column's mean or a
+                category of its own (``impute``).
             device: ``auto``, ``cpu`` or ``cuda``.
-            random_state: Decides everything random.
+            random_state: Decides everything random; None, or a numpy ``RandomState``, draws anew at each `fit`.
         """
         self.method = method
         self.dimensions = dimensions
         self.epochs = epochs
         self.settings = settings
         self.directed = directed
+        self.missing = missing
         self.device = device
         self.random_state = random_state
 
@@ -163,6 +170,8 @@ class GraphEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self, X: Any, y: Any = None, *, features: Any = None, on_epoch: OnEpoch = lambda state: None
     ) -> "GraphEmbedder":
         """Learn from a graph: a path, a table of edges, NetworkX, SciPy, PyG, an edge index or a `Graph`.
+
+        Where a table of edges has a column named time, timestamp, date or datetime, the latest links are held out.
 
         Args:
             X: The graph.
@@ -173,19 +182,29 @@ class GraphEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Raises:
             UserError: The graph cannot be read, or an option does not fit.
         """
-        graph, names = self._as_graph(X, features)
+        seed, own = seed_of(self.random_state), self._as_graph(X, features)
+        graph = own.graph
         made = plan(
             graph,
+            timed=own.times is not None,
             method=None if self.method == "auto" else self.method,
             dimensions=self.dimensions,
             epochs=self.epochs,
             changes=self.settings,
         )
-        learned = learn(graph, made, seed=self.random_state, device=self.device, feature_names=names, on_epoch=on_epoch)
+        learned = learn(
+            graph,
+            made,
+            seed=seed,
+            device=self.device,
+            times=own.times,
+            feature_names=own.feature_names,
+            on_epoch=on_epoch,
+        )
         self.graph_, self.plan_, self.model_, self.history_ = graph, learned.made, learned.model, learned.history
         self.split_, self.held_out_embedding_ = learned.split, learned.held_out_embedding
         self.embedding_: Array = learned.embedding.numpy()
-        self.node_ids_ = list(range(graph.num_nodes)) if graph.node_ids is None else list(graph.node_ids)
+        self.node_ids_ = list(own.originals or graph.node_ids or range(graph.num_nodes))
         self.n_features_in_ = graph.num_features
         return self
 
@@ -200,7 +219,7 @@ class GraphEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             UserError: The graph has other features, or the model knows only the nodes it was fitted on.
         """
         model = self._fitted()
-        graph, _ = self._as_graph(X, features)
+        graph = self._as_graph(X, features).graph
         embedding = model.embed(graph.to(resolve_device(self.device)))
         result: Array = embedding.cpu().numpy()
         return result
@@ -271,8 +290,7 @@ class GraphEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             raise NotFittedError("GraphEmbedder: call fit first.")
         return self.model_
 
-    def _as_graph(self, anything: Any, features: Any) -> tuple[Graph, tuple[str, ...]]:
+    def _as_graph(self, anything: Any, features: Any) -> "OwnGraph":
         from bandana.data.convert import as_graph
 
-        own = as_graph(anything, directed=self.directed, features=features)
-        return own.graph, own.feature_names
+        return as_graph(anything, directed=self.directed, features=features, missing=self.missing)

@@ -80,6 +80,8 @@ BAD = {
     "spreadsheet or zip": Bad(zipped(), says="zip archive or a spreadsheet; unpack"),
     "pickle": Bad(pickle.dumps({"a": np.arange(9)}), says="neither text nor"),
     "bzip2": Bad(b"BZh91AY&SY" + bytes(20), says="bzip2; unpack"),
+    "JSON on one line": Bad('{"source": "a", "target": "b"}\n', says="like JSON, .*save"),
+    "JSON list": Bad('\ufeff \n[{"source": "a", "target": "b"},\n{"source": "b"}]\n', says="like JSON, .*save"),
     "gzip twice": Bad(gzip.compress(gzip.compress(GOOD.encode())), says="packed twice; unpack"),
     "gzip cut off": Bad(gzip.compress(GOOD.encode() * 99)[:-12], says="gzip file is damaged or cut off .*again"),
     "gzip damaged": Bad(b"\x1f\x8b" + b"rubbish" * 9, says="gzip file is damaged .*again"),
@@ -116,6 +118,8 @@ BAD = {
         asked={"source": "sorce", "target": "target"}, says="no column 'sorce'. Did you mean 'source'"
     ),
     "one column for two uses": Bad(asked={"source": "source", "target": "source"}, says="two uses .*different"),
+    "source as weight": Bad(asked={"weight": "source"}, says="'source' is the source .*cannot be its weight.*name"),
+    "target as time": Bad(asked={"time": "target"}, says="'target' is the target .*cannot be its time.*name"),
     "column name twice": Bad("source,target,x,x\na,b,1,2\n", says="'x' twice; give"),
     "feature missing": Bad(
         features="id,v\na,1\nb,\nc,3\n", place="features, line 3", says="'v' is missing; fill .*impute"
@@ -123,6 +127,10 @@ BAD = {
     "category missing": Bad(features="id,v\na,x\nb,\nc,x\n", place="features, line 3", says="'v' is missing; fill"),
     "feature infinite": Bad(features="id,v\na,1\nb,-inf\nc,3\n", place="features, line 3", says="infinite .*correct"),
     "feature beyond float32": Bad(features="id,v\na,1\nb,1e39\nc,3\n", place="features, line 3", says="too large"),
+    "feature beyond sums": Bad(features="id,v\na,1\nb,-3e38\nc,3\n", place="features, line 3", says="-3e.38 .*'v'"),
+    "sparse value beyond sums": Bad(
+        features="id,feature,value\na,f,1\nb,f,3e38\n", place="features, line 3", says="infinite or over .*correct"
+    ),
     "feature row twice": Bad(
         features="id,v\na,1\nb,2\nb,2\nc,3\n", place="features, line 4", says="'b' has had .*keep"
     ),
@@ -149,7 +157,7 @@ BAD = {
         features="id,feature,value\na,f,1\nb,f,2\na,f,1\n", place="features, line 4", says="before; keep"
     ),
     "sparse value missing": Bad(
-        features="id,feature,value\na,f,1\nb,f,\n", place="features, line 3", says="missing or infinite; correct"
+        features="id,feature,value\na,f,1\nb,f,\n", place="features, line 3", says="missing, infinite or over .*correct"
     ),
     "missing feature id": Bad(features="id,v\na,1\n,2\nc,3\n", place="features, line 3", says="id .*missing; fill"),
     "label of an unknown node": Bad(
@@ -225,6 +233,35 @@ def test_a_zip_bomb_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     path.write_bytes(gzip.compress(b"a,b\n" * (1 << 20)))
     assert path.stat().st_size * own_text.LARGEST_EXPANSION < 4 << 20
     one_sentence(lambda: read_graph(path), str(path), "unpacks to more than 1 MiB, over 100 times .*unpack it by hand")
+
+
+@pytest.mark.parametrize("rows", [{"source": 1, "target": 2}, {"source": "a", "target": "b"}])
+def test_a_parquet_bomb_is_not_read(tmp_path: Path, rows: dict[str, Any]) -> None:
+    path = tmp_path / "edges.parquet"
+    block = pa.table({name: pa.repeat(value, 1_000_000) for name, value in rows.items()})
+    with pq.ParquetWriter(path, block.schema) as file:
+        for _ in range(8):
+            file.write_table(block)
+    one_sentence(lambda: read_graph(path), str(path), "unpacks to more than 64 MiB, over 100 times .*write it anew")
+
+
+def test_lists_in_parquet_count_with_all_their_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_text, "HARMLESS", 1 << 20)
+    edges, features = tmp_path / "edges", tmp_path / "features"
+    edges.write_text("a,b\nb,c\n")
+    lists = pa.FixedSizeListArray.from_arrays(pa.repeat(1.0, 600_000), 200_000)
+    features.write_bytes(parquet(pa.table({"id": ["a", "b", "c"], "v": lists})))
+    one_sentence(lambda: read_graph(edges, features=features), str(features), "unpacks to more than 1 MiB")
+
+
+def test_a_column_that_is_not_read_may_be_of_any_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_text, "HARMLESS", 1 << 10)
+    draw = np.random.default_rng(0)
+    ends = {end: draw.integers(0, 1 << 40, 5_000) for end in ("source", "target")}
+    lists = pa.FixedSizeListArray.from_arrays(pa.repeat(0.0, 5_000_000), 1_000)
+    path = tmp_path / "edges.parquet"
+    path.write_bytes(parquet(pa.table({**ends, "other": lists})))
+    assert read_graph(path).graph.num_edges == 10_000
 
 
 def test_an_honest_gzip_may_be_repetitive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

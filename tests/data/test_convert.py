@@ -148,6 +148,53 @@ def test_networkx_brings_names_weights_directions_and_isolated_nodes() -> None:
     assert as_graph(nx.relabel_nodes(nx.path_graph(3), str)).graph.node_ids == ["0", "1", "2"]
 
 
+@pytest.mark.parametrize(
+    ("nodes", "ids"),
+    [
+        ([np.int64(10), np.int64(9), 2**40], [9, 10, 2**40]),
+        ([(0, 1), (0, 0), (1, 1)], ["(0, 0)", "(0, 1)", "(1, 1)"]),
+        ([2.5, 1.0, "a"], ["1.0", "2.5", "a"]),
+        ([2**70, 1, 2], ["1", "1180591620717411303424", "2"]),
+        ([" b", "a", "c"], ["a", "b", "c"]),
+    ],
+)
+def test_nodes_of_networkx_are_kept_beside_their_ids(nodes: list[Any], ids: list[Any]) -> None:
+    network = nx.Graph()
+    nx.add_path(network, nodes)
+    own = as_graph(network)
+    assert own.graph.node_ids == ids
+    assert own.originals is not None
+    assert [str(node).strip() for node in own.originals] == [str(name) for name in ids]
+    assert {type(node) for node in own.originals} == {type(node) for node in nodes}
+    assert {frozenset(own.originals[end] for end in pair) for pair in own.graph.edge_index.T.tolist()} == {
+        frozenset(pair) for pair in network.edges
+    }
+
+
+def test_names_that_differ_by_blanks_alone_are_refused() -> None:
+    with pytest.raises(UserError, match="same name as text"):
+        as_graph(nx.Graph([("a", "b"), (" a", "c")]))
+
+
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_features_too_large_to_be_averaged_are_named(is_sparse: bool) -> None:
+    x = np.eye(3, dtype=np.float32)
+    x[1, 2] = -3e38
+    assert as_graph(np.array([[0, 1], [1, 2]]), features=x > 0).graph.num_features == 3
+    with pytest.raises(UserError, match=r"features: row 1, column 2 is -3e\+38, .*scale"):
+        as_graph(np.array([[0, 1], [1, 2]]), features=sparse.csr_matrix(x) if is_sparse else x)
+
+
+def test_missing_features_are_imputed_when_asked_and_the_error_names_the_parameter() -> None:
+    edges = pa.table({"source": ["a", "b"], "target": ["b", "c"]})
+    features = pa.table({"id": ["a", "b", "c"], "v": [1.0, None, 3.0]})
+    with pytest.raises(UserError, match=r"'v' is missing; .*\(missing='impute'\)"):
+        as_graph(edges, features=features)
+    assert as_graph(edges, features=features, missing="impute").graph.x.tolist() == [[1.0], [2.0], [3.0]]
+    with pytest.raises(UserError, match=r"missing: 'imput' is not a choice. Did you mean 'impute'"):
+        as_graph(edges, features=features, missing="imput")
+
+
 def test_arrays_beside_an_edge_index() -> None:
     edge_index = np.array([[0, 1], [1, 2]])
     features = np.zeros((3, 90))

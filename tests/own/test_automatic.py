@@ -9,7 +9,7 @@ from bandana.errors import UserError
 from bandana.graph import Graph, SparseFeatures
 from bandana.method import GraphSpec
 from bandana.own.automatic import HELD_OUT, SIZES, Choice, build, choose, plan, with_dimensions
-from bandana.own.calibration import Estimate, _power, stand_in, tensor_bytes
+from bandana.own.calibration import COPIES_OF_VECTORS, Estimate, _power, stand_in, tensor_bytes
 from bandana.own.calibration import _Cost as Cost
 from bandana.parts.floor import Floor
 from bandana.registry import all_methods, get_method
@@ -117,11 +117,22 @@ def test_features_decide_how_they_are_treated() -> None:
     assert treatment(words)[1] > treatment(numbers)[1]
 
 
-def test_few_links_or_a_complete_graph_hold_nothing_out(hand_graph, random_graph) -> None:
-    complete = Graph.from_edges(torch.combinations(torch.arange(12)).T, num_nodes=12)
-    assert plan(hand_graph()).held_out == plan(complete).held_out == 0
-    assert "none is held out" in plan(complete).reasons[-1]
+def test_few_links_or_a_dense_graph_hold_nothing_out(hand_graph, random_graph) -> None:
+    dense = Graph.from_edges(torch.combinations(torch.arange(12)).T[:, 1:], num_nodes=12)
+    assert plan(hand_graph()).held_out == plan(dense).held_out == 0
+    assert "none is held out" in plan(dense).reasons[-1]
+    assert choose(dense, epochs=1, device="cpu").estimate.seconds > 0
     assert plan(random_graph()).held_out == HELD_OUT
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_a_complete_graph_is_refused_unless_the_method_needs_no_missing_links(directed: bool) -> None:
+    pairs = torch.combinations(torch.arange(15)).T
+    ends = torch.cat([pairs, pairs.flip(0)], dim=1) if directed else pairs
+    complete = Graph.from_edges(ends, num_nodes=15, directed=directed)
+    with pytest.raises(UserError, match=r"complete: each of its 15 nodes .* no missing links to learn from; leave out"):
+        choose(complete, device="cpu")
+    assert choose(complete, method="grace", epochs=1, device="cpu").held_out == 0
 
 
 def test_changes_have_the_last_word_and_are_checked(random_graph) -> None:
@@ -164,7 +175,7 @@ def test_a_stand_in_has_the_degrees_and_features_of_the_graph() -> None:
 
 def test_growth_is_linear_or_quadratic_and_noise_is_neither() -> None:
     def cost(links: int) -> Cost:
-        return Cost(links=links, split_s=1, epoch_s=1, embed_s=1, tensor_bytes=1)
+        return Cost(links=links, split_s=1, epoch_s=1, embed_s=1, tensor_bytes=1, node_bytes=1)
 
     small, large = cost(5_000), cost(20_000)
     assert [_power(small, large, ratio) for ratio in (1.0, 4.0, 7.0, 9.0, 16.0)] == [1, 1, 1, 2, 2]
@@ -188,14 +199,20 @@ def test_what_was_measured_on_stand_ins_is_scaled_to_the_graph(monkeypatch, powe
     def cost_of(graph: Graph, build: object, training: object, share: float) -> Cost:
         own = graph.links.numel()
         return Cost(
-            links=own, split_s=own * 1e-4, epoch_s=(own / 1e3) ** power, embed_s=0.0, tensor_bytes=5e6 + 100 * own
+            links=own,
+            split_s=own * 1e-4,
+            epoch_s=(own / 1e3) ** power,
+            embed_s=0.0,
+            tensor_bytes=5e6 + 100 * own,
+            node_bytes=1_000,
         )
 
     monkeypatch.setattr("bandana.own.calibration._measure", cost_of)
     monkeypatch.setattr("bandana.own.calibration.resident_bytes", lambda: 0)
     found = choose(graph, epochs=epochs).estimate
     assert found.seconds == pytest.approx(links * 1e-4 + 0.75 * epochs * (links / 1e3) ** power, rel=1e-6)
-    beyond_the_graph = found.bytes - 5e6 - 100 * links
+    vectors = COPIES_OF_VECTORS * graph.num_nodes * 1_000
+    beyond_the_graph = found.bytes - 5e6 - 100 * links - vectors
     assert 0 < beyond_the_graph < 200 * graph.num_edges + 100 * graph.num_nodes
 
 

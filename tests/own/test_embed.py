@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from bandana.data.tables import read_graph
+from bandana.data.tables import OwnGraph, read_graph
 from bandana.errors import UserError
+from bandana.graph import Graph
 from bandana.own import embed as own
 from bandana.own import outputs
 from bandana.own.automatic import choose
@@ -86,6 +87,43 @@ def test_a_second_run_takes_the_place_of_the_first(done: Embedded, folder: Path)
     assert [path.name for path in folder.parent.iterdir()] == ["out"]
 
 
+@pytest.mark.parametrize("links", [200, 30])
+def test_raw_features_are_a_floor_for_links_and_labels_as_the_encoder_reads_them(links: int) -> None:
+    draw = torch.Generator().manual_seed(0)
+    x = torch.randn(60, 4, generator=draw) * torch.tensor([1.0, 10.0, 1e3, 1e5])
+    ends = torch.randint(60, (2, links), generator=draw)
+    graph = Graph.from_edges(ends, num_nodes=60, x=x, y=(x[:, 0] > 0).long())
+    own_graph = OwnGraph(graph, (), ("low", "high"), None, tuple("abcd"))
+    quality = embed_own(own_graph, choose(graph, epochs=2, dimensions=8, device="cpu"), device="cpu").quality
+    assert quality.labels is not None
+    assert quality.labels["raw features"]["accuracy"] > 0.9
+    assert (quality.links is None) == (links == 30)
+    if quality.links is not None:
+        assert {"raw features", "untrained encoder", "Adamic-Adar", "resource allocation"} <= quality.links.easy.keys()
+
+
+def test_without_features_they_are_no_floor(done: Embedded) -> None:
+    assert done.quality.links is not None
+    assert "raw features" not in done.quality.links.easy
+    assert done.quality.labels is not None
+    assert "raw features" not in done.quality.labels
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_link_stays_and_what_it_points_to_is_written(done: Embedded, tmp_path: Path, is_there: bool) -> None:
+    goal, link = tmp_path / "disk" / "vectors", tmp_path / "out"
+    goal.parent.mkdir()
+    if is_there:
+        write_embedded(goal, done, title="first")
+    link.symlink_to(goal)
+    write_embedded(link, done, title="second")
+    assert link.is_symlink()
+    assert not goal.is_symlink()
+    assert open_output(goal).record["title"] == "second"
+    assert [path.name for path in goal.parent.iterdir()] == ["vectors"]
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
 def test_what_somebody_else_wrote_is_never_replaced(done: Embedded, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("years of work")
@@ -131,7 +169,7 @@ def test_a_few_labels_give_all(folder: Path, tmp_path: Path) -> None:
     assert rows.keys() == set(PEOPLE)
     right = [rows[name]["label"] == ("left" if n < 20 else "right") for n, name in enumerate(PEOPLE)]
     assert sum(right) >= 36
-    with pytest.raises(UserError, match="id and label"):
+    with pytest.raises(UserError, match="neither text nor Parquet nor Arrow"):
         classify_and_show(folder, folder / "graph.safetensors", None)
 
 

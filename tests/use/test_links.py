@@ -1,6 +1,7 @@
 """Missing links against a loop over all pairs, for any block size, kind of graph and choice of candidates."""
 
 from collections.abc import Iterator
+from importlib.util import find_spec
 
 import networkx as nx
 import pytest
@@ -37,20 +38,38 @@ def candidates(graph: Graph, within: int | None) -> Iterator[tuple[int, int]]:
     st.sampled_from([None, 2, 3]),
     st.integers(1, 40),
     st.sampled_from([1, 7, 50, 10_000]),
+    st.sampled_from([False, True] if find_spec("faiss") else [False]),
     st.integers(0, 999),
 )
 def test_links_are_those_of_a_loop_over_all_pairs(
-    nodes: int, edges: int, directed: bool, within: int | None, top: int, block: int, seed: int
+    nodes: int, edges: int, directed: bool, within: int | None, top: int, block: int, with_faiss: bool, seed: int
 ) -> None:
     generator = torch.Generator().manual_seed(seed)
     graph = Graph.from_edges(torch.randint(nodes, (2, edges), generator=generator), num_nodes=nodes, directed=directed)
     z = torch.randint(-1, 2, (nodes, 3), generator=generator).float()  # many ties, exact products
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(links, "SCORES_PER_BLOCK", block)
+        patch.setattr(links, "find_spec", lambda name: name if with_faiss else None)
         found = missing_links(graph, z, top, within=within)
     expected = sorted(candidates(graph, within), key=lambda pair: (-float(z[pair[0]] @ z[pair[1]]), pair))[:top]
     assert [tuple(pair) for pair in found.pairs.T.tolist()] == expected
     assert found.scores.tolist() == [float(z[a] @ z[b]) for a, b in expected]
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_faiss_finds_the_same(random_graph, monkeypatch: pytest.MonkeyPatch, directed: bool) -> None:
+    pytest.importorskip("faiss")
+    graph = random_graph(300, 1500, directed=directed)
+    z = torch.randn(300, 16, generator=torch.Generator().manual_seed(2))
+    monkeypatch.setattr(links, "SCORES_PER_BLOCK", 10_000)
+    blocks, search = [], links._reaching_by_faiss
+    monkeypatch.setattr(links, "_reaching_by_faiss", lambda *given: blocks.append(given) or search(*given))
+    theirs = missing_links(graph, z, 50)
+    assert len(blocks) == (8 if directed else 5)  # of three by three; nothing bounds the first
+    monkeypatch.setattr(links, "find_spec", lambda name: None)
+    ours = missing_links(graph, z, 50)
+    assert theirs.pairs.equal(ours.pairs)
+    assert theirs.scores.allclose(ours.scores, atol=1e-5)
 
 
 def test_a_decoder_can_score_near_pairs(random_graph) -> None:

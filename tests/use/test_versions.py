@@ -5,7 +5,8 @@ import torch
 from torch import Tensor
 
 from bandana.errors import UserError
-from bandana.use.versions import Embedding, aligned_shift, compare, fitted, neighbour_turnover
+from bandana.graph import Graph
+from bandana.use.versions import Embedding, aligned_shift, compare, fitted, neighbour_turnover, same_graph
 
 
 def noise(*shape: int, seed: int = 0) -> Tensor:
@@ -104,3 +105,19 @@ def test_vectors_of_one_model_are_compared_as_they_are() -> None:
     result = compare(Embedding(range(6), before), Embedding(range(6), after), same_directions=True)
     unit = float((before - before.mean(0)).square().sum(1).mean().sqrt())
     assert result.shift.tolist() == pytest.approx([0, 0, 5 / unit, 0, 0, 0], rel=1e-5)
+
+
+def test_a_graph_is_the_same_in_any_order_of_its_nodes() -> None:
+    def graph(ids: str, links: list[str], directed: bool = False) -> Graph:
+        edges = torch.tensor([[ids.index(end) for end in link] for link in links]).T
+        return Graph.from_edges(edges, num_nodes=len(ids), directed=directed, node_ids=list(ids))
+
+    first = graph("abcd", ["ab", "bc"])
+    assert same_graph(first, graph("dcba", ["cb", "ab"]))
+    assert not same_graph(first, graph("abcd", ["ab", "bd"]))
+    assert not same_graph(first, graph("abcd", ["ab", "bc", "cd"]))
+    assert not same_graph(first, graph("abcx", ["ab", "bc"]))
+    assert not same_graph(first, graph("abcde", ["ab", "bc"]))
+    assert not same_graph(first, graph("abcd", ["ab", "ba", "bc", "cb"], directed=True))
+    assert same_graph(graph("ab", ["ab"], directed=True), graph("ba", ["ab"], directed=True))
+    assert not same_graph(graph("ab", ["ab"], directed=True), graph("ab", ["ba"], directed=True))

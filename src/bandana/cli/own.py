@@ -71,7 +71,9 @@ def embed(
     source: Annotated[str | None, typer.Option("--source-column", help="Where an edge starts.")] = None,
     target: Annotated[str | None, typer.Option("--target-column", help="Where it leads.")] = None,
     weight: Annotated[str | None, typer.Option("--weight-column", help="Its weight.")] = None,
-    time: Annotated[str | None, typer.Option("--time-column", help="When it appeared.")] = None,
+    time: Annotated[
+        str | None, typer.Option("--time-column", help="When it appeared: the latest are held out.")
+    ] = None,
     header: Annotated[str, typer.Option(help="Whether the first line of EDGES is one: guess, yes or no.")] = "guess",
     missing: Annotated[str, typer.Option(help="Missing features: refuse (default), or impute.")] = "refuse",
     method: Annotated[str | None, typer.Option(help="A method (see `bandana methods`); chosen when not given.")] = None,
@@ -112,7 +114,7 @@ def embed(
 def similar(
     folder: Folder,
     node: Annotated[str, typer.Option("--id", help="The node.")],
-    count: Annotated[int, typer.Option("-k", min=1, help="How many.")] = 10,
+    count: Annotated[int, typer.Option("-k", help="How many.")] = 10,
 ) -> None:
     """List the nodes most similar to one."""
     from bandana.terminal.use import show_similar
@@ -123,11 +125,11 @@ def similar(
 @app.command()
 def links(
     folder: Folder,
-    top: Annotated[int, typer.Option(min=1, help="How many.")] = 100,
-    within: Annotated[int | None, typer.Option(min=2, max=3, help="Only pairs at most so many steps apart.")] = None,
+    top: Annotated[int, typer.Option(help="How many.")] = 100,
+    within: Annotated[int | None, typer.Option(help="Only pairs at most so many steps apart: 2 or 3.")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write a CSV file instead.")] = None,
 ) -> None:
-    """List the most likely missing links."""
+    """List the most likely missing links: exactly, of all pairs, with faiss where it is installed."""
     from bandana.terminal.use import show_links
 
     show_links(folder, top, within, out)
@@ -136,7 +138,7 @@ def links(
 @app.command()
 def classify(
     folder: Folder,
-    labels: Annotated[Path, typer.Option(help="CSV with the columns id and label, for a few nodes.")],
+    labels: Annotated[Path, typer.Option(help="Labels of a few nodes: id, label; any format that `embed` reads.")],
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Where to write; by default into the folder.")] = None,
 ) -> None:
     """Predict the labels of all nodes from those of a few."""
@@ -150,11 +152,20 @@ def compare(
     before: Folder,
     after: Folder,
     most: Annotated[int, typer.Option(min=1, help="Nodes to list.")] = 20,
+    reseeded: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FOLDER", help="The first graph embedded with another --seed: what means nothing. Repeatable."
+        ),
+    ] = None,
 ) -> None:
-    """Show what moved between two versions of a graph."""
+    """Show what moved between two versions of a graph, and whether by more than another seed moves it.
+
+    Example: bandana compare monday/ friday/ --reseeded monday-reseeded/
+    """
     from bandana.terminal.use import show_comparison
 
-    show_comparison(before, after, most)
+    show_comparison(before, after, most, reseeded or [])
 
 
 @app.command()
@@ -162,7 +173,7 @@ def why(
     folder: Folder,
     link: Annotated[tuple[str, str], typer.Option("--link", help="Two ids.")],
 ) -> None:
-    """Show the shared neighbours and paths behind the score of a pair."""
+    """Show the shared neighbours and paths behind the score of a pair, and the score without them."""
     from bandana.terminal.use import show_why
 
     show_why(folder, *link)

@@ -118,6 +118,14 @@ def edge_columns(names: Sequence[str], asked: Mapping[str, str | None], place: s
     given = [name for name in asked.values() if name is not None]
     if len(set(given)) < len(given):
         raise UserError(f"{place}: the same column is named for two uses ({', '.join(given)}); name a different one.")
+    for end, known in (("source", SOURCE), ("target", TARGET)):
+        taken = next((name for name in names if plain(name) in known), None)
+        use = next((use for use in ("weight", "time") if taken is not None and asked.get(use) == taken), None)
+        if use is not None and asked.get(end) is None:
+            raise UserError(
+                f"{place}: the column {taken!r} is the {end} of an edge already and cannot be its {use}, too; name "
+                f"another, or name another for the {end}."
+            )
 
     def usual(use: str, known: Sequence[str]) -> str | None:
         fitting = (name for name in names if plain(name) in known and name not in given)

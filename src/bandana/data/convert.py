@@ -1,10 +1,12 @@
 """From whatever Python holds a graph in to a `Graph`: a path, a table of edges, NetworkX, SciPy, PyG, an edge_index."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
+from numbers import Integral
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -12,12 +14,12 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from bandana.data.own_features import Missing, choose_features
+from bandana.data.own_features import IMPUTE, LARGEST, Missing, choose_features
 from bandana.data.own_files import read_source
 from bandana.data.own_source import Choose, Source, source_of_table
 from bandana.data.tables import OwnGraph, choose_edges, choose_labels, graph_of_sources
 from bandana.engine.structure import build_structure
-from bandana.errors import UserError
+from bandana.errors import UserError, did_you_mean
 from bandana.graph import Features, Graph, SparseFeatures
 
 EMPTY_SHARE = 100
@@ -56,6 +58,8 @@ def as_graph(
     Raises:
         UserError: It is none of these, or something in it is wrong.
     """
+    if missing not in get_args(Missing):
+        raise UserError(f"missing: {missing!r} is not a choice. {did_you_mean(str(missing), get_args(Missing))}")
     if isinstance(anything, Tensor | np.ndarray) or sparse.issparse(anything):
         return _numbered(anything, directed, features, labels)
     if isinstance(anything, OwnGraph | Graph) or _made_by("torch_geometric", anything):
@@ -63,9 +67,10 @@ def as_graph(
             raise UserError("as_graph: this graph brings its own features and labels; set them there, not beside it.")
         return _complete(anything, directed)
     asked = {"source": source, "target": target, "weight": weight, "time": time}
-    nodes = None
+    nodes, called = None, {}
     if _made_by("networkx", anything):
-        edges, nodes = _tables_of_networkx(anything, weight)
+        called = _names_in_networkx(anything)
+        edges, nodes = _tables_of_networkx(anything, called, weight)
         directed = anything.is_directed() if directed is None else directed
         asked = {"source": "source", "target": "target"}
     else:
@@ -76,9 +81,23 @@ def as_graph(
     if labels is not None:
         where = _place(labels, "labels")
         classes = _source(labels, where, lambda names: choose_labels(names, where))
-    return graph_of_sources(
-        edges, about_nodes, classes, asked=asked, directed=bool(directed), missing=missing, nodes=nodes
-    )
+    with _in_python():
+        own = graph_of_sources(
+            edges, about_nodes, classes, asked=asked, directed=bool(directed), missing=missing, nodes=nodes
+        )
+    if all(name is node for node, name in called.items()):
+        return own
+    node_of = {name: node for node, name in called.items()}
+    return replace(own, originals=[node_of[name] for name in own.graph.node_ids or ()])
+
+
+@contextmanager
+def _in_python() -> Iterator[None]:
+    """Let advice name the parameter where the command line has an option."""
+    try:
+        yield
+    except UserError as problem:
+        raise UserError(str(problem).replace(IMPUTE, "missing='impute'")) from None
 
 
 def _made_by(package: str, thing: Any) -> bool:
@@ -144,7 +163,7 @@ def _numbered(thing: Any, directed: bool | None, features: Any, labels: Any) -> 
                 f"edge_index: names the node {num_nodes - 1} with only {ends.shape[1]} edges, so that nearly all nodes "
                 f"would be empty; give a table with the columns source and target, where ids may be anything."
             )
-    x, y = _rows_of(features), None if labels is None else torch.as_tensor(labels).long()
+    x, y = _checked_sizes(_rows_of(features)), None if labels is None else torch.as_tensor(labels).long()
 
     def build(directed: bool) -> Graph:
         ends = torch.stack([sender, receiver])
@@ -186,12 +205,21 @@ def _entries_of_matrix(matrix: Any) -> tuple[Tensor, Tensor, Tensor | None, int]
     return row, column, weight, matrix.shape[0]
 
 
-def _tables_of_networkx(network: Any, weight: str | None) -> tuple[Source, Source]:
-    """Edges and nodes of a NetworkX graph as tables, under the names of its nodes."""
-    whole = all(type(node) is int for node in network.nodes)
-    names: dict[Any, Any] = {node: node if whole else str(node) for node in network.nodes}
+def _names_in_networkx(network: Any) -> dict[Any, Any]:
+    """What each node is called in a table: by its number if all of them are whole numbers, else by its text."""
+    whole = all(_is_whole(node) for node in network.nodes)
+    names = {node: int(node) if whole else str(node).strip() for node in network.nodes}
     if len(set(names.values())) < len(names):
         raise UserError("NetworkX graph: two nodes have the same name as text, such as 1 and '1'; rename one of them.")
+    return names
+
+
+def _is_whole(node: Any) -> bool:
+    return isinstance(node, Integral) and not isinstance(node, bool) and -(2**63) <= int(node) < 2**63
+
+
+def _tables_of_networkx(network: Any, names: Mapping[Any, Any], weight: str | None) -> tuple[Source, Source]:
+    """Edges and nodes of a NetworkX graph as tables."""
     attribute = weight or "weight"
     ends = list(network.edges(data=attribute))
     if not ends:
@@ -219,6 +247,24 @@ def _rows_of(features: Any) -> Features | None:
     row, column = (torch.from_numpy(end.astype(np.int64)) for end in (entries.row, entries.col))
     structure, order = build_structure(row, column, *features.shape)
     return SparseFeatures(structure, torch.from_numpy(entries.data).to(torch.get_default_dtype())[order])
+
+
+def _checked_sizes(x: Features | None) -> Features | None:
+    """The features, if none of them is too large to be averaged."""
+    values = x.values if isinstance(x, SparseFeatures) else x
+    if x is None or values is None or not values.is_floating_point() or values.layout != torch.strided:
+        return x
+    wrong = (values.abs() > LARGEST).flatten().nonzero()
+    if not wrong.numel():
+        return x
+    at = int(wrong[0])
+    row, column = divmod(at, x.shape[-1])
+    if isinstance(x, SparseFeatures):
+        row, column = int(x.structure.row[at]), int(x.structure.col[at])
+    raise UserError(
+        f"features: row {row}, column {column} is {float(values.flatten()[at]):g}, infinite or too large (over "
+        f"{LARGEST:g}); correct it, or scale the column."
+    )
 
 
 def _own(graph: Graph, *notes: str) -> OwnGraph:

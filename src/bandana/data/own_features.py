@@ -31,7 +31,10 @@ MOST_CATEGORIES = 1000
 FEW_CATEGORIES = 20
 """Up to this many are always taken as categories; more only if they repeat, so that names are not."""
 MOSTLY = 0.9
-LARGEST = float(np.finfo(np.float32).max)
+LARGEST = 1e30
+"""Beyond this, sums over all nodes leave the range of float32, and so do means."""
+IMPUTE = "--missing impute"
+"""How the command line is asked to impute."""
 
 
 class NodeFeatures(NamedTuple):
@@ -96,7 +99,7 @@ def node_features(
     if absent.size and missing == "refuse":
         raise UserError(
             f"{source.name}: has no row for {absent.size:,} of the nodes, such as {node_ids[absent[0]]!r}; add rows, "
-            f"or let what is missing be imputed (--missing impute)."
+            f"or let what is missing be imputed ({IMPUTE})."
         )
     if absent.size:
         notes.append(f"Without a row in {source.name}, their features therefore imputed: {absent.size:,} nodes.")
@@ -131,8 +134,8 @@ def _quantity(rows: _Rows, name: str, values: Numbers, notes: list[str]) -> Iter
     if infinite.any():
         row = int(infinite.argmax())
         raise UserError(
-            f"{rows.source.row(row)}: {values[row]:g} in column {name!r} is infinite or too large; correct it, "
-            f"or clear the cell and let it be imputed (--missing impute)."
+            f"{rows.source.row(row)}: {values[row]:g} in column {name!r} is infinite or too large (over {LARGEST:g}); "
+            f"correct it, or clear the cell and let it be imputed ({IMPUTE})."
         )
     empty = np.isnan(values)
     if empty.all():
@@ -230,7 +233,8 @@ def _sparse_table(source: Source, nodes: Indices, num_nodes: int) -> NodeFeature
     if wrong.any():
         row = int(wrong.argmax())
         raise UserError(
-            f"{source.row(row)}: the value is missing or infinite; correct it or drop the row, which means zero."
+            f"{source.row(row)}: the value is missing, infinite or over {LARGEST:g}; correct it, or drop the row, "
+            f"which means zero."
         )
     book = open_book(features)
     place = book.find(features)
@@ -267,7 +271,7 @@ def _refuse_missing(rows: _Rows, name: str, row: int) -> None:
     if rows.missing == "refuse":
         raise UserError(
             f"{rows.source.row(row)}: the value in column {name!r} is missing; fill it in, or let what is missing be "
-            f"imputed (--missing impute)."
+            f"imputed ({IMPUTE})."
         )
 
 

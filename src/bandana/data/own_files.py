@@ -1,6 +1,6 @@
 """Reading a table from a file: its format is told by its first bytes, not by its name."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -10,9 +10,10 @@ import pyarrow.parquet as pq
 
 from bandana.data.columns import Header
 from bandana.data.own_source import Choose, Source, check_rows, checked_names
-from bandana.data.own_text import read_text
+from bandana.data.own_text import largest_unpacked, out_of_proportion, read_text
 from bandana.errors import UserError, did_you_mean
 
+BYTES_PER_VALUE = 8
 _ARROW_FILE, _ARROW_STREAM = b"ARROW1", b"\xff\xff\xff\xff"
 
 
@@ -59,7 +60,18 @@ def _read_parquet(path: Path, choose: Choose) -> Source:
     with _named(path, "Parquet"), pq.ParquetFile(path) as file:
         check_rows(file.metadata.num_rows, str(path))
         names = checked_names(file.schema_arrow.names, str(path))
-        return _sound(path, names, file.read(columns=list(choose(names).columns)))
+        columns = choose(names).columns
+        if BYTES_PER_VALUE * _values(file.metadata, columns) > largest_unpacked(path):
+            raise out_of_proportion(path, "look at it, and write it anew without columns that hold one value")
+        return _sound(path, names, file.read(columns=list(columns)))
+
+
+def _values(metadata: pq.FileMetaData, columns: Sequence[str]) -> int:
+    """Numbers or texts in some columns, with those inside of lists: a few bytes can stand for any number of rows."""
+    wanted = tuple(f"{name}." for name in columns)
+    groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
+    chunks = (group.column(number) for group in groups for number in range(group.num_columns))
+    return sum(chunk.num_values for chunk in chunks if f"{chunk.path_in_schema}.".startswith(wanted))
 
 
 def _read_arrow(path: Path, choose: Choose, in_stream: bool) -> Source:

@@ -75,12 +75,25 @@ def unpacked_file(path: Path) -> Iterator[IO[bytes]]:
         raise UserError(f"{path}: cannot be read ({problem.strerror or problem}); copy it again.") from None
 
 
+def largest_unpacked(path: Path) -> int:
+    """Bytes that a packed file may unpack to."""
+    return max(HARMLESS, LARGEST_EXPANSION * path.stat().st_size)
+
+
+def out_of_proportion(path: Path, remedy: str) -> UserError:
+    """What is said of a file that unpacks to more than it may."""
+    return UserError(
+        f"{path}: unpacks to more than {largest_unpacked(path) >> 20} MiB, over {LARGEST_EXPANSION} times its size, "
+        f"which tables do not; {remedy}."
+    )
+
+
 class _Bounded(io.RawIOBase):
     """An unpacked file that refuses to grow out of proportion to what it was packed in."""
 
     def __init__(self, path: Path, unpacked: gzip.GzipFile) -> None:
         self._path, self._unpacked, self._taken = path, unpacked, 0
-        self._bound = max(HARMLESS, LARGEST_EXPANSION * path.stat().st_size)
+        self._bound = largest_unpacked(path)
 
     def readable(self) -> bool:
         return True
@@ -89,10 +102,7 @@ class _Bounded(io.RawIOBase):
         block = self._unpacked.read(len(buffer))
         self._taken += len(block)
         if self._taken > self._bound:
-            raise UserError(
-                f"{self._path}: unpacks to more than {self._bound >> 20} MiB, over {LARGEST_EXPANSION} times its size, "
-                f"which tables do not; unpack it by hand and look at it first."
-            )
+            raise out_of_proportion(self._path, "unpack it by hand and look at it first")
         buffer[: len(block)] = block
         return len(block)
 
@@ -126,6 +136,8 @@ def head_of(file: IO[bytes], path: Path) -> str:
     for magic, what in _FOREIGN.items():
         if head.startswith(magic):
             raise UserError(f"{path}: is {what}.")
+    if head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith((b"{", b"[")):
+        raise UserError(f"{path}: begins like JSON, which is not read; save it as CSV or Parquet, with a row per edge.")
     if b"\0" in head:
         raise UserError(f"{path}: is neither text nor Parquet nor Arrow; save the table as CSV or Parquet.")
     if len(head) == HEAD:

@@ -22,6 +22,7 @@ __all__ = [
     "NodeSplit",
     "Pairs",
     "certify",
+    "count_pairs",
     "official_edge_split",
     "sample_non_links",
     "split_edges",
@@ -110,8 +111,13 @@ def split_nodes(nodes: int | Tensor, ratios: tuple[float, float, float] = (0.1, 
     return NodeSplit(*(labelled[order[start:end]].sort().values for start, end in pairwise(ends)))
 
 
-def split_edges(graph: Graph, valid: float = 0.05, test: float = 0.10, *, seed: int) -> EdgeSplit:
-    """Hold out links at random, each with one negative drawn from the pairs that are no link of the whole graph.
+def split_edges(
+    graph: Graph, valid: float = 0.05, test: float = 0.10, *, seed: int, times: Tensor | None = None
+) -> EdgeSplit:
+    """Hold out links, each with one negative drawn from the pairs that are no link of the whole graph.
+
+    Without times they are chosen at random. With times the latest are for testing and those before them for validation,
+    so that what is predicted came after all that was seen.
 
     The two directions of an undirected link stay together, no negative occurs twice, and positives and negatives of
     an undirected graph are written with the same end first, so that a pair's orientation tells nothing.
@@ -121,14 +127,17 @@ def split_edges(graph: Graph, valid: float = 0.05, test: float = 0.10, *, seed: 
         valid: Share of the links held out for validation, rounded down.
         test: Share of the links held out for testing, rounded down; zero for both holds out nothing.
         seed: The same seed gives the same split.
+        times: ``[edges]`` when each edge appeared, in the structure's order; among equal times the seed chooses.
 
     Raises:
         UserError: The graph has too few links for these shares, or too few pairs that are not linked.
     """
     num_valid, num_test = _held_out_sizes(graph, valid, test)
     generator = torch.Generator().manual_seed(seed)
-    order = torch.randperm(graph.links.numel(), generator=generator)[: num_valid + num_test]
-    held_out = graph.links[order.to(graph.device)]
+    order = torch.randperm(graph.links.numel(), generator=generator).to(graph.device)
+    if times is not None:
+        order = order[times[graph.links[order]].argsort(stable=True)][graph.links.numel() - num_valid - num_test :]
+    held_out = graph.links[order[: num_valid + num_test]]
     positive = torch.stack([graph.structure.col[held_out], graph.structure.row[held_out]])
     negative = sample_non_links(graph, num_valid + num_test, generator)
     valid_pairs = Pairs(positive[:, :num_valid], negative[:, :num_valid])
@@ -180,7 +189,7 @@ def sample_non_links(graph: Graph, count: int, generator: torch.Generator) -> Te
     else:
         first = nodes * (2 * graph.num_nodes - nodes - 1) // 2
         number = first[receiver] + sender - receiver - 1
-    non_links = math.perm(graph.num_nodes, 2) // (1 if graph.directed else 2) - number.numel()
+    non_links = count_pairs(graph) - number.numel()
     if non_links < count:
         raise UserError(
             f"Negatives: {count} are needed, but only {non_links} pairs of the {graph.num_nodes} nodes are "
@@ -193,6 +202,11 @@ def sample_non_links(graph: Graph, count: int, generator: torch.Generator) -> Te
     sender = drawn - first[receiver]
     sender += (sender >= receiver).long() if graph.directed else receiver + 1
     return torch.stack([sender, receiver])
+
+
+def count_pairs(graph: Graph) -> int:
+    """Pairs of different nodes: ordered ones if the graph is directed."""
+    return math.perm(graph.num_nodes, 2) // (1 if graph.directed else 2)
 
 
 def verify(split: EdgeSplit, whole: Graph | None = None) -> None:

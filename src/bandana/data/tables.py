@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -43,6 +44,7 @@ class OwnGraph:
         label_names: What the labels 0, 1, 2, … are called, or None without labels.
         times: ``[edges]`` when each edge first appeared, in the structure's order, or None. Dates are in seconds.
         feature_names: One per feature; none if the graph came without.
+        originals: The nodes in row order as a NetworkX graph has them, where they are neither int nor str.
     """
 
     graph: Graph
@@ -50,6 +52,7 @@ class OwnGraph:
     label_names: tuple[str, ...] | None
     times: Tensor | None
     feature_names: tuple[str, ...]
+    originals: Sequence[Any] | None = None
 
 
 def read_graph(
@@ -138,7 +141,7 @@ def graph_of_sources(
         notes += about_features
     label_names = None
     if labels is not None:
-        y, label_names, remarks = _labels(labels, book)
+        y, label_names, remarks = labels_of_nodes(labels, book)
         graph = replace(graph, y=y)
         notes += remarks
     times = None if time is None else _first_times(graph, sender, receiver, time)
@@ -201,7 +204,7 @@ def _first_times(graph: Graph, sender: Indices, receiver: Indices, time: Numbers
     return torch.full((graph.num_edges,), torch.inf, dtype=torch.float64).scatter_reduce_(0, entry, when, "amin")
 
 
-def _labels(source: Source, book: NodeBook) -> tuple[Tensor, tuple[str, ...], list[str]]:
+def labels_of_nodes(source: Source, book: NodeBook) -> tuple[Tensor, tuple[str, ...], list[str]]:
     ids = text_ids(source, id_column(source.names))
     column = label_column(source.names, source.name)
     nodes = book.find(ids)

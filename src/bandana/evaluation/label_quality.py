@@ -2,24 +2,27 @@
 
 import warnings
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from bandana.evaluation.samples import sample
+from bandana.evaluation.sparse_vectors import sparse_rows
+from bandana.graph import Features, SparseFeatures
 
 ROWS_FOR_LABELS = 10_000
 LARGEST_CLASS = "the largest class"
 
 
 def label_quality(
-    labels: Tensor, vectors: Mapping[str, Tensor], *, seed: int = 0
+    labels: Tensor, vectors: Mapping[str, Features], *, seed: int = 0
 ) -> dict[str, dict[str, float]] | None:
     """Classify one half of the labelled nodes by logistic regression on the other half.
 
     Args:
         labels: ``[nodes]``, negative for unlabelled nodes.
-        vectors: What the classifier reads, by name, each ``[nodes, width]``.
+        vectors: What the classifier reads, by name, each ``[nodes, width]``; sparse ones are never laid out.
         seed: Of the halves, and of the sample if many nodes are labelled.
 
     Returns:
@@ -40,14 +43,17 @@ def label_quality(
     y_train, y_test = labels[train].numpy(), labels[test].numpy()
     if labels[train].unique().numel() < 2:
         return None
-    regression = make_pipeline(StandardScaler(), LogisticRegression(max_iter=300))
-    readers = {name: (regression, z) for name, z in vectors.items()}
-    readers[LARGEST_CLASS] = (DummyClassifier(), labels.unsqueeze(1))
+    readers: dict[str, tuple[Any, Any]] = {}
+    for name, z in vectors.items():
+        rows = sparse_rows(z) if isinstance(z, SparseFeatures) else z.numpy()
+        scaler = StandardScaler(with_mean=isinstance(z, Tensor))  # less its mean, nothing of a sparse row is zero
+        readers[name] = (make_pipeline(scaler, LogisticRegression(max_iter=300)), rows)
+    readers[LARGEST_CLASS] = (DummyClassifier(), labels.unsqueeze(1).numpy())
     scores = {}
-    for name, (model, z) in readers.items():
+    for name, (model, rows) in readers.items():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # 300 steps tell enough
-            answer = model.fit(z[train].numpy(), y_train).predict(z[test].numpy())
+            answer = model.fit(rows[train.numpy()], y_train).predict(rows[test.numpy()])
         macro = f1_score(y_test, answer, average="macro", zero_division=0)
         scores[name] = {"accuracy": float((answer == y_test).mean()), "macro_f1": float(macro)}
     return scores

@@ -16,15 +16,17 @@ from bandana.evaluation.hard_negatives import NegativeLists, negative_lists
 from bandana.evaluation.metrics import auc, average_precision, mean_reciprocal_rank
 from bandana.evaluation.samples import sample
 from bandana.evaluation.shared_neighbours import neighbour_counts, shared_neighbours
-from bandana.graph import Graph
+from bandana.evaluation.sparse_vectors import sparse_pair_scores
+from bandana.graph import Features, Graph, SparseFeatures
 
 VECTORS = "these vectors"
 DECODER = "the method's decoder"
 RANDOM = "random vectors"
 SHARED = "shared neighbours"
+ADAMIC_ADAR = "Adamic-Adar"
 ALLOCATION = "resource allocation"
 POPULARITY = "popularity of the ends"
-COUNTED = (SHARED, ALLOCATION, POPULARITY)
+COUNTED = (SHARED, ADAMIC_ADAR, ALLOCATION, POPULARITY)
 """Floors that read the graph and learn nothing."""
 
 PAIRS_RANKED = 50_000
@@ -80,7 +82,7 @@ def link_quality(
     split: EdgeSplit,
     z: Tensor,
     *,
-    floors: Mapping[str, Tensor] | None = None,
+    floors: Mapping[str, Features] | None = None,
     decoder: Ranker | None = None,
     seed: int = 0,
 ) -> LinkQuality:
@@ -89,7 +91,8 @@ def link_quality(
     Args:
         split: On the CPU.
         z: ``[nodes, width]`` vectors taken on the split's `test_graph`, which does not hold the test links.
-        floors: Other vectors of the same nodes by name, such as those of an untrained encoder on the same graph.
+        floors: Other vectors of the same nodes by name, such as those of an untrained encoder on the same graph;
+            sparse ones are never laid out.
         decoder: The method's own score for ``[2, P]`` pairs, if it has one.
         seed: Of samples, negatives and random vectors.
     """
@@ -127,7 +130,9 @@ def _trial(split: EdgeSplit, steps: int, seed: int) -> tuple[Trial, NegativeList
     return Trial(ranked, single, listed, easy.pairs, hard.pairs), hard
 
 
-def _by_dot_product(z: Tensor) -> Ranker:
+def _by_dot_product(z: Features) -> Ranker:
+    if isinstance(z, SparseFeatures):
+        return lambda pairs: sparse_pair_scores(z, pairs)
     return lambda pairs: pair_scores(z, pairs)
 
 
@@ -151,7 +156,7 @@ def _counted(graph: Graph, trial: Trial) -> dict[str, Trial]:
     """The floors that only count."""
     pairs, degree = _flat(trial), neighbour_counts(graph).double()
     shared = shared_neighbours(graph, pairs)
-    scores = (shared.number, shared.allocation, degree[pairs[0]] * degree[pairs[1]])
+    scores = (*shared, degree[pairs[0]] * degree[pairs[1]])
     return {name: _arranged(trial, score) for name, score in zip(COUNTED, scores, strict=True)}
 
 

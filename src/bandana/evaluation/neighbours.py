@@ -30,10 +30,12 @@ def nearest_by_blocks(points: Tensor, queries: Tensor, k: int) -> Neighbours:
         k: How many, less than there are points.
     """
     size = max(1, SCORES_PER_BLOCK // points.shape[0])
-    found = [_search(points, block, k) for block in queries.split(size)]
-    if not found:
-        return Neighbours(queries.new_empty(0, k), points.new_empty(0, k))
-    return Neighbours(*(torch.cat(parts) for parts in zip(*found, strict=True)))
+    # Laid out once: small results kept between large blocks would leave holes that no later block fits into.
+    rows, scores = queries.new_empty(queries.numel(), k), points.new_empty(queries.numel(), k)
+    for start in range(0, queries.numel(), size):
+        block = slice(start, start + size)
+        rows[block], scores[block] = _search(points, queries[block], k)
+    return Neighbours(rows, scores)
 
 
 def _search(points: Tensor, queries: Tensor, k: int) -> Neighbours:

@@ -26,7 +26,7 @@ from bandana.evaluation.graph_facts import GraphFacts, describe_graph
 from bandana.evaluation.label_quality import ROWS_FOR_LABELS, label_quality
 from bandana.evaluation.link_quality import VECTORS, LinkQuality, Ranker, link_quality
 from bandana.evaluation.samples import sample
-from bandana.graph import Graph
+from bandana.graph import Features, Graph, SparseFeatures
 
 __all__ = [
     "Clustering",
@@ -93,7 +93,7 @@ def judge(
     split: EdgeSplit | None = None,
     blind: Tensor | None = None,
     *,
-    floors: Mapping[str, Tensor] | None = None,
+    floors: Mapping[str, Features] | None = None,
     decoder: Ranker | None = None,
     clusters: Tensor | None = None,
     seed: int = 0,
@@ -106,7 +106,8 @@ def judge(
         split: Held-out links, if any.
         blind: ``[nodes, width]`` vectors taken on the split's `test_graph`, and needed with a split: those of the whole
             graph have seen the links that are to be predicted.
-        floors: Other vectors to compare with by name, taken on the split's `test_graph`, such as ``untrained encoder``.
+        floors: Other vectors to compare with by name, taken on the split's `test_graph`, such as ``untrained encoder``;
+            they may be sparse.
         decoder: The method's own score of ``[2, P]`` pairs over the `test_graph`.
         clusters: ``[nodes]`` what `find_clusters` gave, if it is there already.
         seed: Of all samples.
@@ -118,7 +119,7 @@ def judge(
         raise ValueError("judge: a split and the vectors of its test graph go together")
     if graph.device.type != "cpu":
         graph, split = graph.to("cpu"), None if split is None else split.to("cpu")
-    z, floors = _checked(z, graph), {name: _checked(other, graph) for name, other in (floors or {}).items()}
+    z, floors = _checked(z, graph), {name: _checked_floor(other, graph) for name, other in (floors or {}).items()}
     links = None
     if split is not None and blind is not None:
         links = link_quality(split, _checked(blind, graph), floors=floors, decoder=decoder, seed=seed)
@@ -152,6 +153,10 @@ def collapse_warning(effective_rank: float, spread: float, width: int) -> str | 
     if width > 2 and effective_rank < max(1.5, SMALLEST_RANK_SHARE * width):
         return f"The vectors use about {effective_rank:.1f} of their {width} directions: they have partly collapsed."
     return None
+
+
+def _checked_floor(other: Features, graph: Graph) -> Features:
+    return other.to("cpu") if isinstance(other, SparseFeatures) else _checked(other, graph)
 
 
 def _checked(z: Tensor, graph: Graph) -> Tensor:

@@ -24,10 +24,11 @@ MANY_FAR = 0.3
 
 WORDS = {
     "shared neighbours": "Counting shared neighbours",
+    "Adamic-Adar": "Counting shared neighbours by Adamic-Adar",
     "resource allocation": "Counting shared neighbours by resource allocation",
     "popularity of the ends": "Multiplying the degrees of the two ends",
     "untrained encoder": "The same encoder without any training",
-    "raw features": "The plain features",
+    "raw features": "Reading the plain features",
     DECODER: "The method's own decoder",
 }
 

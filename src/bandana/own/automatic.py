@@ -13,6 +13,7 @@ import torch
 
 from bandana.config import nest, patch, to_table
 from bandana.data.features import Preprocessing, preprocess
+from bandana.data.splits import count_pairs
 from bandana.devices import resolve_device
 from bandana.errors import UserError
 from bandana.graph import Features, Graph, SparseFeatures
@@ -46,6 +47,7 @@ class Plan:
         training: How long and how fast to learn.
         features: What is done to the features first.
         held_out: Share of the links held out for validation, and as many again for the report; 0 holds out none.
+        latest: Whether the latest links are held out, rather than any.
         readout_open: Whether validation links choose between all layers and the last; else `model.readout` stands.
         reasons: Why it is so, in sentences for the user.
     """
@@ -55,6 +57,7 @@ class Plan:
     training: TrainingConfig
     features: Preprocessing = "raw"
     held_out: float = HELD_OUT
+    latest: bool = False
     readout_open: bool = False
     reasons: tuple[str, ...] = ()
 
@@ -74,6 +77,7 @@ def choose(
     dimensions: int | None = None,
     epochs: int | None = None,
     changes: Mapping[str, Any] | None = None,
+    timed: bool = False,
 ) -> Choice:
     """A plan for the graph, and an estimate from training a small stand-in of it for a moment.
 
@@ -84,11 +88,12 @@ def choose(
         dimensions: Width of the embedding; None lets the graph decide.
         epochs: Passes over the links; None lets the graph decide.
         changes: Dotted options that have the last word, such as ``{"training.lr": 0.01}``.
+        timed: Whether it is known when each edge appeared, so that the latest can be held out.
 
     Raises:
-        UserError: The graph has no links, or an option does not exist or does not fit.
+        UserError: The graph has no links or all of them, or an option does not exist or does not fit.
     """
-    made = plan(graph, method=method, dimensions=dimensions, epochs=epochs, changes=changes)
+    made = plan(graph, method=method, dimensions=dimensions, epochs=epochs, changes=changes, timed=timed)
     seen = preprocess(graph, made.features).to(resolve_device(device))
     cost = estimate(seen, lambda spec: build(made, spec, seed=0), made.training)
     return Choice(**{part.name: getattr(made, part.name) for part in fields(made)}, estimate=cost)
@@ -101,11 +106,17 @@ def plan(
     dimensions: int | None = None,
     epochs: int | None = None,
     changes: Mapping[str, Any] | None = None,
+    timed: bool = False,
 ) -> Plan:
     """What `choose` chooses, without the estimate."""
     links = graph.links.numel()
     if links == 0:
         raise UserError("The graph has no links between different nodes, so there is nothing to learn from; check it.")
+    if method is None and count_pairs(graph) == links:
+        raise UserError(
+            f"The graph is complete: each of its {graph.num_nodes} nodes is linked to all others, so there are no "
+            f"missing links to learn from; leave out weak links, or name a method that needs none, such as grace."
+        )
     name = method or DEFAULT_METHOD
     size = next(size for size in SIZES if links <= size.up_to_links)
     made = _for_bandana(graph, size, dimensions) if name == "bandana" else _from_recipe(graph, name, size)
@@ -125,13 +136,20 @@ def plan(
     why_method = () if method else ("bandana: serves links and labels alike, so it is taken when nothing is asked for",)
     steps = _count(_steps_per_epoch(graph, made.training.edge_batch_size), "step")
     length = f"{_count(made.training.epochs, 'epoch')} of {steps}, for a graph of {_count(links, 'link')}"
-    reasons = (*why_method, *made.reasons, length, _why_held_out(held_out))
-    return replace(made, held_out=held_out, reasons=reasons)
+    latest = timed and held_out > 0
+    reasons = (*why_method, *made.reasons, length, _why_held_out(held_out, latest))
+    return replace(made, held_out=held_out, latest=latest, reasons=reasons)
 
 
-def _why_held_out(share: float) -> str:
+def _why_held_out(share: float, latest: bool) -> str:
     if not share:
         return "too few links, or too few pairs without one: none is held out, and the last weights are kept"
+    if latest:
+        return (
+            f"the latest {share:.0%} of the links measure the vectors and the {share:.0%} before them choose the best "
+            f"weights, so that figures tell how well later links are predicted; the embedding itself is taken on the "
+            f"whole graph"
+        )
     return (
         f"{share:.0%} of the links choose the best weights and {share:.0%} measure them; the embedding itself is taken "
         f"on the whole graph"
@@ -230,8 +248,7 @@ def _watched(training: TrainingConfig) -> TrainingConfig:
 
 def _can_hold_out(graph: Graph) -> bool:
     links = graph.links.numel()
-    pairs = math.perm(graph.num_nodes, 2) // (1 if graph.directed else 2)
-    return links >= FEWEST_LINKS_TO_SPLIT and pairs - links >= links * HELD_OUT * 2
+    return links >= FEWEST_LINKS_TO_SPLIT and count_pairs(graph) - links >= links * HELD_OUT * 2
 
 
 def with_dimensions(name: str, model: Any, dimensions: int) -> Any:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
-from bandana.data.splits import split_edges
+from bandana.data.splits import count_pairs, split_edges
 from bandana.engine.structure import build_structure
 from bandana.graph import Features, Graph, SparseFeatures
 from bandana.method import GraphSpec, Method
@@ -33,6 +33,9 @@ SQUARE_ABOVE = 1.5
 """Exponents between two sizes are linear below this, quadratic above: in between there is only noise."""
 TYPICAL_PROCESS = 400 << 20
 EXPECTED_SHARE = 0.75
+COPIES_OF_VECTORS = 6
+"""Held once training is over: of the whole graph, of the graph without the held-out links, of the untrained encoder, at
+unit length, in the index of the map, and in the table that is written."""
 ROUNDS = 10
 SEED = 0
 
@@ -44,7 +47,7 @@ class Estimate:
     """Of the whole training: seconds, and bytes of memory at the highest.
 
     Training that may stop early is expected to take three quarters of its epochs. The bytes are those of the process
-    on a CPU, and those on the card on a GPU.
+    on a CPU, with judging the vectors and the report, and those on the card on a GPU.
     """
 
     seconds: float
@@ -53,13 +56,17 @@ class Estimate:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Cost:
-    """What one graph costs: its split, one epoch, one look at the validation links, and tensors at their highest."""
+    """What one graph costs: its split, one epoch, one look at the validation links, and tensors at their highest.
+
+    `node_bytes` are those of one vector.
+    """
 
     links: int
     split_s: float
     epoch_s: float
     embed_s: float
     tensor_bytes: float
+    node_bytes: int
 
 
 def estimate(graph: Graph, build: Build, training: TrainingConfig) -> Estimate:
@@ -88,8 +95,10 @@ def estimate(graph: Graph, build: Build, training: TrainingConfig) -> Estimate:
     seconds = growth * (large.split_s + (looks + 2) * large.embed_s) + square * epochs * large.epoch_s
     # The whole graph stays beside the training graph, and splitting sorts copies of both.
     graphs = 3 * _graph_bytes(graph)
-    present = _graph_bytes(graph) if graph.device.type == "cuda" else resident_bytes()
-    return Estimate(seconds=seconds, bytes=round(present + graphs + tensors))
+    if graph.device.type == "cuda":
+        return Estimate(seconds=seconds, bytes=round(_graph_bytes(graph) + graphs + tensors))
+    vectors = COPIES_OF_VECTORS * graph.num_nodes * large.node_bytes
+    return Estimate(seconds=seconds, bytes=round(resident_bytes() + graphs + tensors + vectors))
 
 
 def stand_in(graph: Graph, links: int) -> Graph:
@@ -125,17 +134,26 @@ def _measure(graph: Graph, build: Build, training: TrainingConfig, share: float)
     """
     started = time.perf_counter()
     split_s = 0.0
-    if graph.links.numel() >= 20:
+    links = graph.links.numel()
+    if 20 <= links <= 0.9 * count_pairs(graph):
         split_edges(graph, 0.05, 0.05, seed=SEED)
         split_s = time.perf_counter() - started
     peak = tensor_bytes(lambda: _train(graph, build, training, epochs=1)[0], graph.device)
     method, ends = _train(graph, build, _shrunk(training, share), epochs=1 + TIMED_EPOCHS)
     started = time.perf_counter()
     with torch.no_grad():
-        method.embed(graph).sum().item()
+        z = method.embed(graph)
+        z.sum().item()
     embed_s = time.perf_counter() - started
     epoch_s = min((after - before for before, after in pairwise(ends)), default=embed_s)
-    return _Cost(links=graph.links.numel(), split_s=split_s, epoch_s=epoch_s, embed_s=embed_s, tensor_bytes=peak)
+    return _Cost(
+        links=links,
+        split_s=split_s,
+        epoch_s=epoch_s,
+        embed_s=embed_s,
+        tensor_bytes=peak,
+        node_bytes=z.shape[1] * z.element_size(),
+    )
 
 
 def _train(graph: Graph, build: Build, training: TrainingConfig, *, epochs: int) -> tuple[Method, list[float]]:

@@ -3,13 +3,26 @@
 from collections.abc import Mapping
 from typing import Any
 
+from torch import Tensor
+
 from bandana import __version__
+from bandana.data.splits import EdgeSplit
+from bandana.evaluation.dot_product_probe import dot_product_auc
 from bandana.evaluation.graph_facts import GraphFacts
 from bandana.evaluation.link_quality import VECTORS
 from bandana.evaluation.quality import Quality
+from bandana.graph import Graph
 from bandana.own.trained import TrainedModel
 
 _SCORES = {"auc": "AUC", "ap": "average precision", "hits@10": "Hits@10", "mrr": "MRR"}
+
+
+def first_figures(graph: Graph, split: EdgeSplit | None, blind: Tensor | None) -> dict[str, Any]:
+    """What is known at the end of a training: what it learned from, and how it does on links that it never saw."""
+    facts: dict[str, Any] = {"nodes": graph.num_nodes, "links": graph.links.numel(), "directed": graph.directed}
+    if split is not None and blind is not None:
+        facts["held-out links against random pairs"] = {"auc": float(dot_product_auc(blind, split.test))}
+    return facts
 
 
 def figures(facts: GraphFacts, quality: Quality) -> dict[str, Any]:

@@ -5,17 +5,20 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from bandana import __version__, model_folder
 from bandana.config import to_table
 from bandana.data.tables import OwnGraph
+from bandana.engine.structure import entry_keys
 from bandana.estimator import Learned, OnEpoch, learn
 from bandana.evaluation.clusters import find_clusters
 from bandana.evaluation.graph_facts import GraphFacts, describe_graph
 from bandana.evaluation.quality import Quality, judge
 from bandana.evaluation.verdicts import Verdict, verdicts
 from bandana.files import json_text, write_text
+from bandana.graph import Features
 from bandana.method import GraphSpec
 from bandana.own import outputs
 from bandana.own.automatic import Choice, build
@@ -23,6 +26,11 @@ from bandana.own.card import figures, model_card
 from bandana.reporting.html import write_report
 from bandana.reporting.own_report import own_report
 from bandana.reporting.record import environment
+
+LATEST = (
+    "the links held out are the latest, and training saw none that came after them: figures about links tell how well "
+    "it would have predicted what came next"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +56,15 @@ def embed_own(
     on_epoch: OnEpoch = lambda state: None,
 ) -> Embedded:
     """Learn vectors as chosen, and judge them on links that were held out."""
-    learned = learn(own.graph, choice, seed=seed, device=device, feature_names=own.feature_names, on_epoch=on_epoch)
+    learned = learn(
+        own.graph,
+        choice,
+        seed=seed,
+        device=device,
+        times=own.times,
+        feature_names=own.feature_names,
+        on_epoch=on_epoch,
+    )
     return judged(own, choice, learned, seed=seed)
 
 
@@ -67,7 +83,8 @@ def judged(own: OwnGraph, choice: Choice, learned: Learned, *, seed: int = 0) ->
         clusters=clusters,
         seed=seed,
     )
-    found = (*verdicts(quality, facts), *(Verdict("note", f"{reason[0].upper()}{reason[1:]}.") for reason in decided))
+    told = (LATEST, *decided) if choice.latest else decided
+    found = (*verdicts(quality, facts), *(Verdict("note", f"{reason[0].upper()}{reason[1:]}.") for reason in told))
     return Embedded(own, choice, learned, facts, quality, clusters, found, seed)
 
 
@@ -93,6 +110,7 @@ def write_embedded(
         "method": done.choice.method,
         "seed": str(done.seed),
         "epochs": str(done.learned.state.epoch),
+        **({"links held out": "the latest"} if done.choice.latest else {}),
         **{name: value for name, value in environment().items() if name in ("bandana", "python", "torch")},
     }
     record = {
@@ -102,6 +120,7 @@ def write_embedded(
         "model": to_table(done.choice.model),
         "training": to_table(done.choice.training),
         "features": done.choice.features,
+        "held_out": _held_out(done),
         "reasons": done.choice.reasons,
         "estimate": asdict(done.choice.estimate),
         "notes": done.own.notes,
@@ -138,10 +157,27 @@ def write_embedded(
     outputs.write_output(folder, fill)
 
 
-def _floors(own: OwnGraph, choice: Choice, learned: Learned, seed: int) -> dict[str, Tensor]:
-    """The vectors of the same encoder before it learned anything, on the graph without the held-out links."""
-    if learned.split is None:
-        return {}
-    graph = learned.model.prepare(learned.split.test_graph)
-    untrained = build(choice, GraphSpec.of(own.graph), seed=seed).eval()
-    return {"untrained encoder": untrained.embed(graph).detach()}
+def _held_out(done: Embedded) -> dict[str, Any]:
+    """Which links were held out, for the record; with times, from when on those of each kind are."""
+    split, share = done.learned.split, done.choice.held_out
+    if split is None or done.own.times is None or not done.choice.latest:
+        return {"share": share, "chosen": "at random" if share else "none"}
+    graph, times = done.own.graph, done.own.times
+    since = {}
+    for name, (sender, receiver) in {"validation": split.valid.positive, "test": split.test.positive}.items():
+        keys = entry_keys(receiver, sender, graph.num_nodes)
+        since[f"{name}_since"] = float(times[torch.searchsorted(graph.edge_keys, keys)].min())
+    return {"share": share, "chosen": "the latest", **since}
+
+
+def _floors(own: OwnGraph, choice: Choice, learned: Learned, seed: int) -> dict[str, Features]:
+    """What needs no training: the features as the encoder reads them, and what it makes of them untrained.
+
+    The latter is taken on the graph without the held-out links.
+    """
+    graph = learned.model.prepare(own.graph if learned.split is None else learned.split.test_graph)
+    floors: dict[str, Features] = {"raw features": graph.x} if own.graph.has_features else {}
+    if learned.split is not None:
+        with torch.no_grad():
+            floors["untrained encoder"] = build(choice, GraphSpec.of(own.graph), seed=seed).eval().embed(graph)
+    return floors

@@ -80,7 +80,7 @@ def check_place(folder: Path) -> None:
             f"{folder / min(held - OURS)}: was not written by bandana embed, which would replace the whole folder; "
             f"move the file away, or choose another folder with -o."
         )
-    ground = next(parent for parent in folder.absolute().parents if parent.exists())
+    ground = next(parent for parent in unfinished.real_place(folder).absolute().parents if parent.exists())
     if not ground.is_dir() or not os.access(ground, os.W_OK | os.X_OK):
         reason = "may not be written to" if ground.is_dir() else "is not a folder"
         raise UserError(f"{folder}: cannot be written, because {ground} {reason}. Choose another folder with -o.")
@@ -114,10 +114,13 @@ def write_vectors(folder: Path, embedding: Tensor, ids: Sequence[Any] | None, fo
 def write_output(folder: Path, fill: Callable[[Path], None]) -> None:
     """Let `fill` write a new folder, then put it in the place of `folder`; nothing unfinished is left beside it.
 
+    Where `folder` is a link, what it points to is exchanged.
+
     Raises:
         UserError: There is something else in that place, or it cannot be written.
     """
     check_place(folder)
+    goal = unfinished.real_place(folder)
     try:
         place = unfinished.scratch_folder(folder)
         place.mkdir(parents=True, exist_ok=True)
@@ -129,12 +132,12 @@ def write_output(folder: Path, fill: Callable[[Path], None]) -> None:
             except UserError as problem:
                 raise UserError(str(problem).replace(str(fresh), str(folder))) from None
             try:
-                if folder.exists():
-                    folder.replace(old)
-                fresh.replace(folder)
+                if goal.exists():
+                    goal.replace(old)
+                fresh.replace(goal)
             except BaseException:  # also when somebody presses Ctrl-C between the two
-                if old.exists() and not folder.exists():
-                    old.replace(folder)
+                if old.exists() and not goal.exists():
+                    old.replace(goal)
                 raise
         unfinished.discard(folder)
     except (OSError, SafetensorError) as problem:

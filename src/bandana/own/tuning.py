@@ -51,7 +51,8 @@ def tune_own(
     space = without(default_space(choice.method, "own"), fixed)
 
     def judged(values: Mapping[str, Any]) -> list[float]:
-        return [learn(own.graph, patch(choice, nest(values)), seed=seed, device=device).state.progress.best_value]
+        trial = patch(choice, nest(values))
+        return [learn(own.graph, trial, seed=seed, device=device, times=own.times).state.progress.best_value]
 
     made = search(
         {option: attrgetter(option)(choice) for option in space},

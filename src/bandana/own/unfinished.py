@@ -7,6 +7,7 @@ that the command line can look at it first.
 
 import hashlib
 import json
+import os
 import shutil
 from contextlib import suppress
 from pathlib import Path
@@ -15,13 +16,21 @@ from typing import TYPE_CHECKING
 from bandana import __version__
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from bandana.graph import Graph
     from bandana.own.automatic import Plan
 
 
+def real_place(out: Path) -> Path:
+    """The folder itself, where `out` is a link to it: it is exchanged, and the link stays."""
+    return Path(os.path.realpath(out)) if out.is_symlink() else out
+
+
 def scratch_folder(out: Path) -> Path:
     """Where a run keeps what is not finished yet."""
-    return out.parent / f".{out.name}.unfinished"
+    place = real_place(out)
+    return place.parent / f".{place.name}.unfinished"
 
 
 def checkpoint_path(out: Path, digest: str) -> Path:
@@ -34,7 +43,7 @@ def checkpoints(out: Path) -> dict[str, int]:
     return {path.name: path.stat().st_mtime_ns for path in scratch_folder(out).glob("[!.]*.safetensors")}
 
 
-def training_digest(graph: "Graph", made: "Plan", *, seed: int, device: str) -> str:
+def training_digest(graph: "Graph", made: "Plan", *, seed: int, device: str, times: "Tensor | None" = None) -> str:
     """Tells apart all that decides the weights of a training: two with one digest go through the same steps.
 
     Args:
@@ -42,6 +51,7 @@ def training_digest(graph: "Graph", made: "Plan", *, seed: int, device: str) -> 
         made: How.
         seed: Of everything random.
         device: The kind, as resolved: a GPU rounds differently.
+        times: When each edge appeared, where that decides which links are held out.
     """
     import torch
 
@@ -61,7 +71,8 @@ def training_digest(graph: "Graph", made: "Plan", *, seed: int, device: str) -> 
         "versions": [__version__, torch.__version__],
     }
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
-    for name, tensor in sorted(flatten(Prepared(graph)).items()):
+    dated = {} if times is None else {"times": times}
+    for name, tensor in sorted({**flatten(Prepared(graph)), **dated}.items()):
         if name != "y":
             digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
             digest.update(tensor.cpu().reshape(-1).contiguous().view(torch.uint8).numpy().tobytes())
@@ -90,7 +101,7 @@ def put_back(out: Path) -> None:
     """Undo half an exchange: a process that is killed between the two moves leaves the earlier output in the folder."""
     kept = next(scratch_folder(out).glob("*/old"), None)
     if kept is not None and not out.exists():
-        kept.replace(out)
+        kept.replace(real_place(out))
 
 
 def discard(out: Path) -> None:

@@ -5,9 +5,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 from sklearn.manifold import TSNE
 from torch import Tensor
+from torch.nn.functional import pad
 
 from bandana.data.tables import OwnGraph
 from bandana.evaluation.graph_facts import GraphFacts
@@ -72,26 +74,47 @@ def own_report(
 
 
 def embedding_map(own: OwnGraph, embedding: Tensor, clusters: Tensor, seed: int = 0) -> Map:
-    """Nodes as points: by t-SNE where they are few, by their two main directions else."""
+    """Nodes as points: by t-SNE where they are few, by their two main directions else; collapsed, all at 0."""
     graph = own.graph
     drawn = sample(graph.num_nodes, MOST_POINTS, seed)
     z = embedding[drawn]
-    few = len(z) <= MOST_FOR_TSNE
-    points = _tsne(z, seed) if few else PCA(2, random_state=seed).fit_transform(z.numpy())
+    points, how = _placed(z, seed)
     ids = list(graph.node_ids) if graph.node_ids is not None else list(range(graph.num_nodes))
     place = torch.full((graph.num_nodes,), -1)
     place[drawn] = torch.arange(len(drawn))
     similar = place[drawn[nearest(z, k=NEIGHBOURS).rows]]
-    how = "t-SNE" if few else "the two directions of largest variance"
     shown = "" if len(drawn) == graph.num_nodes else f" A sample of {len(drawn):,} of {graph.num_nodes:,} nodes."
     return Map(
-        points=np.asarray(points, dtype=np.float32),
+        points=points,
         ids=[ids[row] for row in drawn.tolist()],
         colourings=(*_labels(own, drawn), _communities(graph, ids, clusters, drawn), _degrees(graph, drawn)),
         neighbours={"most similar": similar.numpy()},
-        note=f"Placed by {how}.{shown} Near is similar; far says little. A community is a group of similar vectors "
+        note=f"{how}{shown} Near is similar; far says little. A community is a group of similar vectors "
         "(k-means), named after its node with the most links.",
     )
+
+
+def _placed(z: Tensor, seed: int) -> tuple[NDArray[np.float32], str]:
+    """``[nodes, 2]`` points for ``[nodes, width]`` vectors, and a sentence on how they were placed."""
+    if not bool(z.isfinite().all()):
+        return _in_one_place(z), "Some vectors are not finite, so all points lie in one place."
+    if bool((z == z[:1]).all()):
+        return _in_one_place(z), "All vectors are the same, so all points lie in one place: the vectors collapsed."
+    z = _in_unit_box(z)
+    if len(z) <= MOST_FOR_TSNE:
+        return np.asarray(_tsne(z, seed), dtype=np.float32), "Placed by t-SNE."
+    points = PCA(2, random_state=seed).fit_transform(z.numpy())
+    return np.asarray(points, dtype=np.float32), "Placed by the two directions of largest variance."
+
+
+def _in_one_place(z: Tensor) -> NDArray[np.float32]:
+    return np.zeros((len(z), 2), dtype=np.float32)
+
+
+def _in_unit_box(z: Tensor) -> Tensor:
+    """The same vectors about 0, reaching to 1, in two dimensions or more: no square vanishes or overflows."""
+    centred = z.double() - z.double().mean(0)
+    return pad((centred / centred.abs().max()).float(), (0, max(2 - z.shape[1], 0)))
 
 
 def _tsne(z: Tensor, seed: int) -> Any:

@@ -76,11 +76,12 @@ def embed_and_show(given: Input, wishes: Wishes, seed: int, device: str, out: Pa
         dimensions=wishes.dimensions,
         epochs=wishes.epochs,
         changes=changes,
+        timed=own.times is not None,
     )
     cost = choice.estimate
     each = f" for each of {wishes.trials} trials and once more" if wishes.trials else ""
     seconds = f"{_duration(cost.seconds)} of training{each}"
-    _say(*choice.reasons, f"Estimate: at most {seconds}, and {cost.bytes / 1e9:.1f} GB.")
+    _say(*choice.reasons, f"Estimate: about {seconds}, and {cost.bytes / 1e9:.1f} GB.")
     search: list[dict[str, float]] = []
     if wishes.trials:
         asked = {*changes, *(["training.epochs"] if wishes.epochs else [])}
@@ -95,7 +96,8 @@ def embed_and_show(given: Input, wishes: Wishes, seed: int, device: str, out: Pa
 
 def _learned(own: OwnGraph, choice: Choice, seed: int, device: str, name: str, out: Path) -> Learned:
     """Train under a live bar, going on from where the same training was cut off before."""
-    digest = unfinished.training_digest(own.graph, choice, seed=seed, device=resolve_device(device).type)
+    kind = resolve_device(device).type
+    digest = unfinished.training_digest(own.graph, choice, seed=seed, device=kind, times=own.times)
     checkpoint = unfinished.checkpoint_path(out, digest)
     unfinished.keep_only(checkpoint)
     if done := unfinished.epochs_done(checkpoint):
@@ -106,6 +108,7 @@ def _learned(own: OwnGraph, choice: Choice, seed: int, device: str, name: str, o
             choice,
             seed=seed,
             device=device,
+            times=own.times,
             feature_names=own.feature_names,
             checkpoint=checkpoint,
             on_epoch=bar(name),
@@ -146,6 +149,7 @@ def follow_and_show(
 def _refuse_training_options(given: Input, wishes: Wishes) -> None:
     asked = {
         "--labels": given.labels is not None,
+        "--time-column": given.columns["time"] is not None,
         "--missing": given.missing != "refuse",
         "--method": wishes.method is not None,
         "--dimensions": wishes.dimensions is not None,

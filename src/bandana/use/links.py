@@ -1,11 +1,16 @@
 """The most likely missing links: the best pairs of all that are not linked, found block by block.
 
-Only the best pairs so far are kept, and a block offers nothing but what is better than the worst of them, so memory is
-one block of scores whatever the size of the graph. Equal scores go to the pair that comes first by (source, target).
+Only the best pairs so far are kept, and a block offers nothing that is worse than the worst of them, so memory is one
+block of scores whatever the size of the graph. Equal scores go to the pair that comes first by (source, target). With
+faiss installed its exact flat index searches the blocks of float32 vectors on a CPU. It rounds sums in its own way, so
+pairs whose scores differ by no more than that may change places.
 """
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
+from math import isqrt
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,7 +41,7 @@ class Links(NamedTuple):
 
 
 Offers = Iterator[Callable[[float], Links]]
-"""One function per block of sources, in order: the block's pairs that score above a bound, by (source, target)."""
+"""One function per block of pairs: those that belong among the best, if no other than what reaches a bound does."""
 
 
 @torch.no_grad()
@@ -85,35 +90,63 @@ def missing_links(
 
 
 def _merge(best: Links, offer: Links, top: int) -> Links:
-    # A stable sort keeps what came first in front of its equals, and blocks come in order.
+    pairs = torch.cat([best.pairs, offer.pairs], dim=1)
     scores = torch.cat([best.scores, offer.scores.to(best.scores.dtype)])
-    order = scores.argsort(descending=True, stable=True)[:top]
-    return Links(torch.cat([best.pairs, offer.pairs], dim=1)[:, order], scores[order])
+    if scores.numel() > top:
+        good = scores >= scores.topk(top).values[-1]
+        pairs, scores = pairs[:, good], scores[good]
+    order = pairs[1].argsort(stable=True)
+    order = order[pairs[0, order].argsort(stable=True)]
+    order = order[scores[order].argsort(descending=True, stable=True)][:top]
+    return Links(pairs[:, order], scores[order])
 
 
 def _all_pairs(graph: Graph, points: Tensor, top: int) -> Offers:
-    targets_of = graph.structure.transposed_rowptr
-    size = max(1, SCORES_PER_BLOCK // max(graph.num_nodes, 1))
+    side = max(1, isqrt(SCORES_PER_BLOCK))
+    starts = range(0, graph.num_nodes, side)
+    with_faiss = points.device.type == "cpu" and points.dtype == torch.float32 and find_spec("faiss") is not None
 
-    def offer(start: int, above: float) -> Links:
-        end = min(start + size, graph.num_nodes)
-        low = 0 if graph.directed else start  # the lower targets of undirected pairs were sources before
-        scores = points[start:end] @ points[low:].T
-        sources = torch.arange(end - start, device=scores.device)
-        targets = graph.structure.transposed_col[int(targets_of[start]) : int(targets_of[end])] - low
-        linked = sources.repeat_interleave(targets_of[start : end + 1].diff())
-        scores[linked[targets >= 0], targets[targets >= 0]] = -torch.inf
-        if graph.directed:
-            scores[sources, sources + start] = -torch.inf
-        else:
-            scores[:, : end - start].masked_fill_(sources <= sources.unsqueeze(1), -torch.inf)
-        chosen = scores > above
+    def offer(start: int, low: int, above: float) -> Links:
+        sources, targets = points[start : start + side], points[low : low + side]
+        if with_faiss and above > -torch.inf:
+            found = _reaching_by_faiss(sources, targets, above)
+            pairs = found.pairs + torch.tensor([[start], [low]])
+            unlinked = _unlinked(graph, pairs)
+            return Links(pairs[:, unlinked], found.scores[unlinked])
+        scores = sources @ targets.T
+        _leave_out(scores, graph, start, low)
         if above == -torch.inf:  # nothing bounds the first blocks but their own best
-            chosen &= scores >= scores.flatten().topk(min(top, scores.numel())).values[-1]
-        source, target = chosen.nonzero(as_tuple=True)
+            above = float(scores.flatten().topk(min(top, scores.numel())).values[-1])
+        source, target = (scores >= max(above, torch.finfo(scores.dtype).min)).nonzero(as_tuple=True)
         return Links(torch.stack([source + start, target + low]), scores[source, target])
 
-    return (partial(offer, start) for start in range(0, graph.num_nodes, size))
+    # The lower targets of undirected pairs were sources before.
+    return (partial(offer, start, low) for start in starts for low in starts if graph.directed or low >= start)
+
+
+def _leave_out(scores: Tensor, graph: Graph, start: int, low: int) -> None:
+    """Make the scores of links, of self-pairs and of undirected pairs the other way round impossible, in place."""
+    targets_of = graph.structure.transposed_rowptr[start : start + scores.shape[0] + 1]
+    targets = graph.structure.transposed_col[int(targets_of[0]) : int(targets_of[-1])] - low
+    rows = torch.arange(scores.shape[0], device=scores.device)
+    linked = rows.repeat_interleave(targets_of.diff())
+    inside = (targets >= 0) & (targets < scores.shape[1])
+    scores[linked[inside], targets[inside]] = -torch.inf
+    if start == low and graph.directed:
+        scores.fill_diagonal_(-torch.inf)
+    elif start == low:
+        scores.masked_fill_(rows <= rows.unsqueeze(1), -torch.inf)
+
+
+def _reaching_by_faiss(sources: Tensor, targets: Tensor, bound: float) -> Links:
+    """All pairs (row of `sources`, row of `targets`) whose product is `bound` or more."""
+    faiss: Any = import_module("faiss")
+    index = faiss.IndexFlatIP(targets.shape[1])
+    index.add(targets.contiguous().numpy())
+    below = np.nextafter(np.float32(bound), np.float32(-np.inf))  # what equals the radius is not found
+    ends, scores, found = index.range_search(sources.contiguous().numpy(), float(below))
+    rows = np.repeat(np.arange(sources.shape[0]), np.diff(ends.astype(np.int64)))
+    return Links(torch.from_numpy(np.stack([rows, found])), torch.from_numpy(scores))
 
 
 def _near_pairs(graph: Graph, within: int, score: PairScore) -> Offers:

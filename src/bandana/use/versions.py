@@ -14,7 +14,10 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from bandana.engine.streams import generator
+from bandana.engine.structure import entry_keys
 from bandana.errors import UserError
+from bandana.graph import Graph
+from bandana.use.ids import ids_of
 from bandana.use.similar import nearest
 
 QUANTILE = 0.99
@@ -121,6 +124,17 @@ def compare(
         asked=asked,
         noise=_seed_noise(first, [_at(other, ids) for other in reseeded], asked, k),
     )
+
+
+def same_graph(a: Graph, b: Graph) -> bool:
+    """Whether two graphs have the same links between the same ids, in whatever order their nodes stand."""
+    row_by_id = {name: row for row, name in enumerate(ids_of(b.node_ids, b.num_nodes))}
+    rows = [row_by_id.get(name, -1) for name in ids_of(a.node_ids, a.num_nodes)]
+    if len(rows) != b.num_nodes or -1 in rows or a.directed != b.directed:
+        return False
+    place = torch.tensor(rows)
+    keys = entry_keys(place[a.structure.row.cpu()], place[a.structure.col.cpu()], b.num_nodes)
+    return keys.sort().values.equal(b.edge_keys.cpu())
 
 
 def aligned_shift(a: Tensor, b: Tensor) -> Tensor:
