@@ -1,7 +1,7 @@
 """The tutorial does what it says: every block is run, in order, in an empty folder.
 
-The fast suite runs each command in this process after a few epochs and looks at what it leaves. The slow test, which
-CI runs too (`make tutorial`), is a newcomer at a shell: the installed command, all epochs, and the page's own output.
+CI runs it twice (`make tutorial`): each command in this process after a few epochs, to look at what it leaves, and as a
+newcomer at a shell: the installed command, all epochs, and the page's own output.
 """
 
 import csv
@@ -97,6 +97,7 @@ def test_shown_output_is_compared_word_for_word(shown: str, found: bool) -> None
     assert in_order("a  b\nc\n", shown) is found
 
 
+@pytest.mark.slow
 def test_every_command_works_after_a_few_epochs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
