@@ -56,16 +56,29 @@ def embed_own(
     on_epoch: OnEpoch = lambda state: None,
 ) -> Embedded:
     """Learn vectors as chosen, and judge them on links that were held out."""
-    learned = learn(
+    return judged(own, choice, learn_own(own, choice, seed=seed, device=device, on_epoch=on_epoch), seed=seed)
+
+
+def learn_own(
+    own: OwnGraph,
+    choice: Choice,
+    *,
+    seed: int,
+    device: str,
+    on_epoch: OnEpoch,
+    checkpoint: Path | None = None,
+) -> Learned:
+    """Learn vectors as chosen, with all that the tables say: times of links and names of features."""
+    return learn(
         own.graph,
         choice,
         seed=seed,
         device=device,
         times=own.times,
         feature_names=own.feature_names,
+        checkpoint=checkpoint,
         on_epoch=on_epoch,
     )
-    return judged(own, choice, learned, seed=seed)
 
 
 def judged(own: OwnGraph, choice: Choice, learned: Learned, *, seed: int = 0) -> Embedded:

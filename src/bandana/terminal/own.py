@@ -15,11 +15,11 @@ from bandana.data.own_features import Missing
 from bandana.data.tables import OwnGraph, read_graph
 from bandana.devices import resolve_device
 from bandana.errors import UserError, did_you_mean
-from bandana.estimator import Learned, learn
+from bandana.estimator import Learned
 from bandana.evaluation.verdicts import Tone, Verdict
 from bandana.own import unfinished
 from bandana.own.automatic import Choice, choose
-from bandana.own.embed import judged, write_embedded
+from bandana.own.embed import judged, learn_own, write_embedded
 from bandana.own.follow import check_not_parent, follow, open_parent, write_followed
 from bandana.own.outputs import CHANGES, EMBEDDINGS, REPORT, check_formats, check_place
 from bandana.reporting.html import TONE_WORDS
@@ -103,16 +103,7 @@ def _learned(own: OwnGraph, choice: Choice, seed: int, device: str, name: str, o
     if done := unfinished.epochs_done(checkpoint):
         _say(f"Going on after epoch {done:,} of {choice.training.epochs:,}, where this training was cut off.")
     with progress_bars(choice.training.epochs) as bar:
-        return learn(
-            own.graph,
-            choice,
-            seed=seed,
-            device=device,
-            times=own.times,
-            feature_names=own.feature_names,
-            checkpoint=checkpoint,
-            on_epoch=bar(name),
-        )
+        return learn_own(own, choice, seed=seed, device=device, on_epoch=bar(name), checkpoint=checkpoint)
 
 
 def follow_and_show(
