@@ -216,7 +216,7 @@ def test_no_space_for_a_file(bandana: Bandana, earlier: Path, monkeypatch, size:
 
 def test_no_space_for_a_checkpoint(bandana: Bandana, earlier: Path, monkeypatch) -> None:
     before = everything(earlier)
-    with limited(monkeypatch, "learn", 100):
+    with limited(monkeypatch, "learn_own", 100):
         sentence = one_sentence(bandana("embed", "edges.csv", "-o", "out", *QUICK))
     place = r"\.out\.unfinished/\w+\.safetensors"
     assert re.match(place + r": cannot be written \(.*\)\. Free space or choose another folder", sentence)
