@@ -29,7 +29,7 @@ from figures import DATASETS, METRICS, PROTOCOLS
 
 from bandana.config import parse_assignment, to_table
 from bandana.data.datasets import find_dataset, load
-from bandana.devices import resolve_device
+from bandana.devices import resolve_device, shared_gpu
 from bandana.evaluation.linear_probe import as_published
 from bandana.experiment import SeedResult, Task, run_seed
 from bandana.files import write_text
@@ -166,13 +166,14 @@ def train_all(runs: Sequence[Run], file: TextIO, options: argparse.Namespace) ->
     """Carry out the runs and write their rows as they come."""
     changes = dict(map(parse_assignment, options.changes))
     pieces = [(run, options.data_root, changes) for run in runs]
-    outcomes = carry_out(train_apart, pieces, jobs=options.jobs, budget=options.budget_seconds)
-    for count, outcome in enumerate(outcomes, 1):
-        run = outcome.arguments[0]
-        rows = outcome.result or [{**run._asdict(), "failed": outcome.failure}]
-        file.write(table_of(rows, header=False))
-        file.flush()
-        print(f"{count}/{len(runs)} {' '.join(map(str, run))}: {outcome.failure or _shown(rows[0])}", flush=True)
+    with shared_gpu(resolve_device("auto"), options.jobs):
+        outcomes = carry_out(train_apart, pieces, jobs=options.jobs, budget=options.budget_seconds)
+        for count, outcome in enumerate(outcomes, 1):
+            run = outcome.arguments[0]
+            rows = outcome.result or [{**run._asdict(), "failed": outcome.failure}]
+            file.write(table_of(rows, header=False))
+            file.flush()
+            print(f"{count}/{len(runs)} {' '.join(map(str, run))}: {outcome.failure or _shown(rows[0])}", flush=True)
 
 
 def _shown(row: Mapping[str, Any]) -> str:

@@ -29,8 +29,8 @@ def test_training_sees_neither_held_out_links_nor_the_whole_graph(karate: Datase
         seen["graph"] = graph
         return original(method, graph, config, **rest)
 
-    original = pipeline.pretraining
-    monkeypatch.setattr(pipeline, "pretraining", spy)
+    original = pipeline.pretrain
+    monkeypatch.setattr(pipeline, "pretrain", spy)
     experiment = recipe("bandana", "karate", "link", SHORT)
     run_seed(experiment, karate, 0, CPU)
     split = pipeline.split_edges(karate.graph, 0.05, 0.10, seed=0)
@@ -62,7 +62,7 @@ def test_seeds_repeat_bit_for_bit_and_differ_from_each_other(karate: Dataset) ->
 def test_a_finished_seed_is_not_run_again(tmp_path, monkeypatch) -> None:
     experiment = recipe("bandana", "karate", "node", SHORT)
     first = run(experiment, seeds=[0], device="cpu", folder=tmp_path)
-    monkeypatch.setattr(pipeline, "pretraining", lambda *_, **__: pytest.fail("trained again"))
+    monkeypatch.setattr(pipeline, "pretrain", lambda *_, **__: pytest.fail("trained again"))
     again = run(experiment, seeds=[0], device="cpu", folder=tmp_path)
     assert again.seeds[0].metrics == first.seeds[0].metrics
 
@@ -148,12 +148,12 @@ def test_features_are_prepared_in_an_official_split_too(karate: Dataset, monkeyp
     graph = replace(karate.graph, x=features)
     official = replace(karate, graph=graph, edge_split=split_edges(graph, 0.1, 0.1, seed=0))
     seen = []
-    original = pipeline.pretraining
+    original = pipeline.pretrain
 
     def spy(method, graph, config, **rest):
         seen.append(graph.x)
         return original(method, graph, config, **rest)
 
-    monkeypatch.setattr(pipeline, "pretraining", spy)
+    monkeypatch.setattr(pipeline, "pretrain", spy)
     run_seed(recipe("bandana", "karate", "link", {**SHORT, "features": "row_normalised"}), official, 0, CPU)
     torch.testing.assert_close(seen[0], features / features.sum(1, keepdim=True))

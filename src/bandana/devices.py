@@ -1,11 +1,20 @@
 """Where to compute."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from subprocess import DEVNULL
+from tempfile import TemporaryDirectory
 
 import torch
 
 from bandana.errors import UserError
+
+SHARING_SERVICE = "nvidia-cuda-mps-control"
+SECONDS_TO_START = 10.0
 
 
 def resolve_device(name: str) -> torch.device:
@@ -31,3 +40,67 @@ def torch_threads(number: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+@contextmanager
+def shared_gpu(device: torch.device, processes: int) -> Iterator[None]:
+    """Let processes begun in here compute on the GPU at the same time, where NVIDIA's service for that can be started.
+
+    Without it a GPU serves processes in turns. A service that was started by somebody else is left alone.
+    """
+    program = shutil.which(SHARING_SERVICE)
+    if device.type != "cuda" or processes == 1 or program is None or "CUDA_MPS_PIPE_DIRECTORY" in os.environ:
+        yield
+        return
+    with TemporaryDirectory(prefix="bandana-gpu-") as folder:
+        place = {"CUDA_MPS_PIPE_DIRECTORY": folder, "CUDA_MPS_LOG_DIRECTORY": folder}
+        service = subprocess.Popen(  # noqa: S603 (NVIDIA's program, nothing of a user's in it)
+            [program, "-f"], env=os.environ | place, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL
+        )
+        try:
+            with _environment(place if _serves(program, place) else {}):
+                yield
+        finally:
+            _ask(program, place, "quit")
+            with suppress(subprocess.TimeoutExpired):
+                service.wait(SECONDS_TO_START)
+            service.kill()
+            service.wait()
+
+
+def _serves(program: str, place: Mapping[str, str]) -> bool:
+    """Whether the service starts a server for this user."""
+    ends = time.monotonic() + SECONDS_TO_START
+    while time.monotonic() < ends:
+        _ask(program, place, f"start_server -uid {os.getuid()}")
+        if server := _ask(program, place, "get_server_list"):
+            return _ask(program, place, f"get_server_status {server.split()[0]}") == "ACTIVE"
+        time.sleep(0.1)
+    return False
+
+
+def _ask(program: str, place: Mapping[str, str], question: str) -> str:
+    """The answer of the service; nothing, if it has none."""
+    with suppress(subprocess.TimeoutExpired):
+        answer = subprocess.run(  # noqa: S603
+            [program],
+            env=os.environ | place,
+            input=f"{question}\n",
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS_TO_START,
+        )
+        return answer.stdout.strip()
+    return ""
+
+
+@contextmanager
+def _environment(settings: Mapping[str, str]) -> Iterator[None]:
+    """Environment variables for a while, for processes begun meanwhile."""
+    os.environ.update(settings)
+    try:
+        yield
+    finally:
+        for name in settings:
+            del os.environ[name]

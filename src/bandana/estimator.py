@@ -1,6 +1,6 @@
 """`GraphEmbedder`: fit and transform in the manner of scikit-learn, and the pure function `learn` behind it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,15 +19,13 @@ from bandana.own.card import first_figures
 from bandana.own.random_state import seed_of
 from bandana.own.readout import monitor, settle
 from bandana.own.trained import Scaling, TrainedModel, learns_single_nodes, nodes_fingerprint
-from bandana.training.trainer import TrainingState, pretrain
+from bandana.training.trainer import OnEpoch, TrainingState, pretrain
 
 if TYPE_CHECKING:
     from bandana.data.own_features import Missing
     from bandana.data.tables import OwnGraph
 
     Array = np.ndarray[Any, np.dtype[np.float32]]
-
-OnEpoch = Callable[[TrainingState], None]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -26,14 +26,13 @@ from bandana.graph import Graph, dense
 from bandana.method import GraphSpec, Method
 from bandana.registry import get_method
 from bandana.reporting.record import Metrics, RunFolder, RunRecord, SeedRecord
+from bandana.seeds import OnSeed, load_once, side_by_side, telling
 from bandana.training.early_stopping import Monitor
 from bandana.training.profile import Operation, profile_training
-from bandana.training.steps import Recorded, Training
-from bandana.training.together import carry_out
-from bandana.training.trainer import TrainingConfig, TrainingState, pretraining
+from bandana.training.steps import Recorded
+from bandana.training.trainer import OnEpoch, TrainingConfig, pretrain
 
 Task = Literal["node", "link"]
-OnEpoch = Callable[[TrainingState], None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -109,7 +108,7 @@ def run(
     data_root: Path | None = None,
     folder: Path | None = None,
     jobs: int = 1,
-    on_seed: Callable[[int], OnEpoch] = lambda seed: lambda state: None,
+    on_seed: OnSeed = lambda seed: lambda state: None,
 ) -> RunRecord:
     """Run an experiment for every seed and record it.
 
@@ -119,28 +118,42 @@ def run(
         device: ``auto``, ``cpu`` or ``cuda``.
         data_root: Where raw data lie, read-only.
         folder: Run folder. Seeds finished in it are kept, an interrupted one is continued.
-        jobs: Seeds that are trained at the same time: a small graph leaves a GPU nearly idle.
+        jobs: Seeds that run at the same time, each in a process of its own: a small graph leaves a GPU nearly idle.
         on_seed: Gives the epoch callback of each seed, for progress bars.
     """
     where = resolve_device(device)
     data = load(experiment.dataset, data_root)
     target = None if folder is None else RunFolder.open(folder, to_table(experiment))
-
-    def one(seed: int) -> Training[SeedRecord]:
-        done = None if target is None else target.finished(seed)
-        if done is not None:
-            return done
-        checkpoint = None if target is None else target.checkpoint(seed)
-        result = yield from seed_run(experiment, data, seed, where, checkpoint=checkpoint, on_epoch=on_seed(seed))
-        if target is not None:
-            target.finish(result.record, result.method.state_dict())
-        return result.record
-
-    records = carry_out(map(one, seeds), where, jobs)
+    if jobs == 1:
+        records = [_kept_run(seed, experiment, data, where, target, on_seed(seed)) for seed in seeds]
+    else:
+        with side_by_side(where, jobs) as carry_out:
+            records = carry_out(run_apart, [(seed, experiment, where, data_root, target) for seed in seeds], on_seed)
     record = RunRecord(experiment=to_table(experiment), seeds=records, device=where.type)
     if target is not None:
         target.write(record)
     return record
+
+
+def run_apart(
+    seed: int, experiment: Experiment, device: torch.device, data_root: Path | None, target: RunFolder | None
+) -> SeedRecord:
+    """One seed of `run`, in a process of its own."""
+    return _kept_run(seed, experiment, load_once(experiment.dataset, data_root), device, target, telling())
+
+
+def _kept_run(
+    seed: int, experiment: Experiment, data: Dataset, device: torch.device, target: RunFolder | None, on_epoch: OnEpoch
+) -> SeedRecord:
+    """A seed's record: from the run folder if the seed is finished there, else from a run whose results go there."""
+    if target is None:
+        return run_seed(experiment, data, seed, device, on_epoch=on_epoch).record
+    done = target.finished(seed)
+    if done is None:
+        checkpoint = target.checkpoint(seed)
+        done, method, _ = run_seed(experiment, data, seed, device, checkpoint=checkpoint, on_epoch=on_epoch)
+        target.finish(done, method.state_dict())
+    return done
 
 
 def run_seed(
@@ -158,28 +171,13 @@ def run_seed(
     Raises:
         UserError: The data cannot serve the task.
     """
-    training = seed_run(experiment, data, seed, device, floors=floors, checkpoint=checkpoint, on_epoch=on_epoch)
-    return carry_out([training], device)[0]
-
-
-def seed_run(
-    experiment: Experiment,
-    data: Dataset,
-    seed: int,
-    device: torch.device,
-    *,
-    floors: bool = True,
-    checkpoint: Path | None = None,
-    on_epoch: OnEpoch = lambda state: None,
-) -> Training[SeedResult]:
-    """What `run_seed` does, as a training whose steps someone else takes: see `bandana.training.together`."""
     graph = preprocess(data.graph, experiment.features).to(device)
     edges = edges_of(experiment, data, graph, seed)
     evaluation = _evaluation(experiment, data, graph, edges, seed)
     method = build(experiment, GraphSpec.of(graph), seed).to(device)
     beaten = _floors(experiment, evaluation, method, edges) if floors else {}
     monitor = monitor_of(experiment, method, edges)
-    state = yield from pretraining(
+    state = pretrain(
         method, edges.train, experiment.training, seed=seed, monitor=monitor, checkpoint=checkpoint, on_epoch=on_epoch
     )
     started = time.perf_counter()

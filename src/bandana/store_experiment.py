@@ -21,7 +21,7 @@ from bandana.devices import resolve_device
 from bandana.errors import UserError
 from bandana.evaluation.dot_product_probe import dot_product_probe
 from bandana.evaluation.linear_probe import LinearProbeConfig, linear_probe
-from bandana.experiment import Experiment, OnEpoch, SplitConfig, Task, build, embed
+from bandana.experiment import Experiment, SplitConfig, Task, build, embed
 from bandana.graph import Graph, dense
 from bandana.method import GraphSpec, Method
 from bandana.own.trained import TrainedModel, nodes_fingerprint, weight_shapes
@@ -40,8 +40,9 @@ from bandana.scale.distributed import World, joined, leading, started_processes
 from bandana.scale.seal import DESCRIPTION
 from bandana.scale.store import Store
 from bandana.scale.training import Job, train_on_store
+from bandana.seeds import OnSeed
 from bandana.training.early_stopping import Monitor
-from bandana.training.trainer import TrainingConfig, TrainingState
+from bandana.training.trainer import OnEpoch, TrainingConfig, TrainingState
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -126,7 +127,7 @@ def run_store(
     seeds: Sequence[int] = (0,),
     device: str = "auto",
     folder: Path,
-    on_seed: Callable[[int], OnEpoch] = lambda seed: lambda state: None,
+    on_seed: OnSeed = lambda seed: lambda state: None,
 ) -> RunRecord | None:
     """Run an experiment for every seed, together with the other processes that ``torchrun`` started.
 

@@ -1,14 +1,20 @@
 """Processes that carry out one piece of work after another, so that one which fails, dies or lingers stops no other."""
 
+import signal
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 _SPAWN = get_context("spawn")  # a forked process cannot use the GPU of its parent
+_boss: Connection | None = None
+"""In a process that works: where its answers go."""
+
+OnNews: TypeAlias = Callable[[tuple[Any, ...], Any], None]
 
 
 class Outcome(NamedTuple):
@@ -20,6 +26,16 @@ class Outcome(NamedTuple):
     """Empty when there is a result."""
 
 
+class _News(NamedTuple):
+    content: Any
+
+
+def tell(content: Any) -> None:
+    """Let whoever waits for the piece of work that this process is busy with know how it goes."""
+    if _boss is not None:
+        _boss.send(_News(content))
+
+
 def carry_out(
     work: Callable[..., Any],
     pieces: Iterable[tuple[Any, ...]],
@@ -27,40 +43,80 @@ def carry_out(
     jobs: int = 1,
     limit: float = float("inf"),
     budget: float = float("inf"),
+    on_news: OnNews = lambda arguments, news: None,
 ) -> Iterator[Outcome]:
-    """Call `work` with the arguments of every piece, and give the outcomes as they come.
+    """Call `work` with the arguments of every piece, and give the outcomes as they come; see `Team.carry_out`."""
+    with Team(work, jobs) as team:
+        yield from team.carry_out(pieces, limit=limit, budget=budget, on_news=on_news)
 
-    Args:
-        work: A function of a module, as processes take no others.
-        pieces: Arguments of the calls, in the order in which they are begun.
-        jobs: Processes at a time.
-        limit: Seconds after which a call is given up.
-        budget: Seconds after which no further call is begun; those under way are waited for.
-    """
-    ends, waiting = time.monotonic() + budget, deque(pieces)
-    idle: list[_Worker] = []
-    busy: dict[Connection, _Worker] = {}
-    while waiting or busy:
-        while waiting and len(busy) < jobs and time.monotonic() < ends:
-            worker = idle.pop() if idle else _Worker(work)
-            worker.begin(waiting.popleft(), limit)
-            busy[worker.connection] = worker
-        if not busy:
-            break
-        patience = min(worker.ends for worker in busy.values()) - time.monotonic()
-        answered = wait(list(busy), None if patience == float("inf") else max(patience, 0))
-        now = time.monotonic()
-        for worker in [worker for worker in busy.values() if worker.connection in answered or now >= worker.ends]:
-            del busy[worker.connection]
-            outcome = worker.outcome() if worker.connection in answered else worker.give_up(limit)
-            # After a failure the memory or the GPU of the process may be in any state: the next piece gets a new one.
-            if outcome.failure:
+
+class Team:
+    """Processes for one kind of work, each begun when it is first needed, all ended with the context."""
+
+    def __init__(self, work: Callable[..., Any], jobs: int) -> None:
+        """Begin nothing yet.
+
+        Args:
+            work: A function of a module, as processes take no others.
+            jobs: Processes at a time.
+        """
+        self._work, self._jobs = work, jobs
+        self._idle: list[_Worker] = []
+
+    def __enter__(self) -> "Team":
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        for worker in self._idle:
+            worker.dismiss()
+
+    def carry_out(
+        self,
+        pieces: Iterable[tuple[Any, ...]],
+        *,
+        limit: float = float("inf"),
+        budget: float = float("inf"),
+        on_news: OnNews = lambda arguments, news: None,
+    ) -> Iterator[Outcome]:
+        """Give the outcomes of all pieces as they come; whoever stops asking for them ends the work under way.
+
+        Args:
+            pieces: Arguments of the calls, in the order in which they are begun.
+            limit: Seconds after which a call is given up.
+            budget: Seconds after which no further call is begun; those under way are waited for.
+            on_news: Called with the arguments of a piece and with what it told about itself; see `tell`.
+        """
+        ends, waiting = time.monotonic() + budget, deque(pieces)
+        busy: list[_Worker] = []
+        try:
+            while waiting or busy:
+                while waiting and len(busy) < self._jobs and time.monotonic() < ends:
+                    busy.append(self._idle.pop() if self._idle else _Worker(self._work))
+                    busy[-1].begin(waiting.popleft(), limit)
+                if not busy:
+                    break
+                patience = min(worker.ends for worker in busy) - time.monotonic()
+                connections = [worker.connection for worker in busy]
+                answered = wait(connections, None if patience == float("inf") else max(patience, 0))
+                now = time.monotonic()
+                for worker in list(busy):
+                    answer = worker.answer() if worker.connection in answered else None
+                    if isinstance(answer, _News):
+                        on_news(worker.arguments, answer.content)
+                    elif answer is not None or now >= worker.ends:
+                        busy.remove(worker)
+                        yield self._released(worker, answer or worker.over(limit))
+        finally:
+            for worker in busy:
                 worker.dismiss()
-            else:
-                idle.append(worker)
-            yield outcome
-    for worker in idle:
-        worker.dismiss()
+
+    def _released(self, worker: "_Worker", outcome: Outcome) -> Outcome:
+        # After a failure the memory or the GPU of the process may be in any state: the next piece gets a new one.
+        if outcome.failure:
+            worker.dismiss()
+        else:
+            self._idle.append(worker)
+        return outcome
 
 
 @dataclass(eq=False)
@@ -82,14 +138,15 @@ class _Worker:
         self.arguments, self.ends = arguments, time.monotonic() + limit
         self.connection.send(arguments)
 
-    def outcome(self) -> Outcome:
+    def answer(self) -> Outcome | _News:
         try:
-            return Outcome(self.arguments, *self.connection.recv())
+            answer = self.connection.recv()
         except (EOFError, ConnectionResetError):
             self._process.join()
-            return Outcome(self.arguments, None, f"the process ended with code {self._process.exitcode}")
+            answer = None, f"the process ended with code {self._process.exitcode}"
+        return answer if isinstance(answer, _News) else Outcome(self.arguments, *answer)
 
-    def give_up(self, limit: float) -> Outcome:
+    def over(self, limit: float) -> Outcome:
         return Outcome(self.arguments, None, f"over {limit:g} s")
 
     def dismiss(self) -> None:
@@ -99,15 +156,18 @@ class _Worker:
 
 
 def _serve(work: Callable[..., Any], connection: Connection) -> None:
-    """Work until nobody asks any more."""
-    while True:
-        try:
+    """Work until nobody asks any more, or listens."""
+    global _boss
+    _boss = connection
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the boss too, who then ends this process
+    with suppress(EOFError, BrokenPipeError):
+        while True:
             arguments = connection.recv()
-        except EOFError:
-            return
-        try:
-            answer = work(*arguments), ""
-        except Exception as problem:
-            lines = str(problem).strip().splitlines()
-            answer = None, f"{type(problem).__name__}: {lines[0] if lines else 'no message'}"
-        connection.send(answer)
+            try:
+                answer = work(*arguments), ""
+            except BrokenPipeError:
+                raise
+            except Exception as problem:
+                lines = str(problem).strip().splitlines()
+                answer = None, f"{type(problem).__name__}: {lines[0] if lines else 'no message'}"
+            connection.send(answer)

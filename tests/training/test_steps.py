@@ -14,9 +14,7 @@ from bandana.parts.encoders import EncoderConfig
 from bandana.parts.masks import MaskConfig
 from bandana.registry import all_methods, get_method
 from bandana.training import steps
-from bandana.training.steps import Training
-from bandana.training.together import carry_out
-from bandana.training.trainer import TrainingConfig, TrainingState, pretrain, pretraining
+from bandana.training.trainer import TrainingConfig, TrainingState, pretrain
 
 CONFIG = BandanaConfig(encoder=EncoderConfig(num_layers=2, width=16, dropout=0.3), decoder_width=8)
 TRAINING = TrainingConfig(epochs=12, lr=0.01, edge_batch_size=64, evaluate_every=1, schedule="cosine")
@@ -143,24 +141,6 @@ def test_lower_precision_stays_near(graph: Graph, precision: str) -> None:
     rough, _ = train(graph, True, training=replace(TRAINING, precision=precision))  # type: ignore[arg-type]
     assert torch.get_float32_matmul_precision() == "highest"
     assert rough.history[0]["loss"] == pytest.approx(exact.history[0]["loss"], rel=1e-2)
-
-
-@pytest.mark.usefixtures("repeatable")
-@pytest.mark.filterwarnings("ignore")
-def test_side_by_side_each_training_is_as_if_alone(graph: Graph) -> None:
-    """Four trainings of two lengths in three places: one ends early, and the fourth begins in its place."""
-
-    def begin(seed: int) -> tuple[Training[TrainingState], Bandana]:
-        torch.manual_seed(seed)
-        method = Bandana(CONFIG, GraphSpec.of(graph)).to(graph.device)
-        schedule = replace(TRAINING, epochs=8 + 4 * (seed % 2), edge_batch_size=0)
-        return pretraining(method, graph, schedule, seed=seed), method
-
-    alone = [carry_out([begin(seed)[0]], graph.device)[0] for seed in range(4)]
-    together = carry_out([begin(seed)[0] for seed in range(4)], graph.device, jobs=3)
-    for state, expected in zip(together, alone, strict=True):
-        losses, expected_losses = ([row["loss"] for row in one.history] for one in (state, expected))
-        assert losses == pytest.approx(expected_losses, rel=1e-6)
 
 
 def test_a_recorded_function_follows_its_inputs() -> None:

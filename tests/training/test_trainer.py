@@ -19,14 +19,12 @@ from bandana.methods.bandana import Bandana, BandanaConfig
 from bandana.parts.encoders import EncoderConfig
 from bandana.training import checkpoint as checkpoints
 from bandana.training.early_stopping import Progress
-from bandana.training.together import carry_out
 from bandana.training.trainer import (
     TrainingConfig,
     TrainingState,
     edge_batches,
     learning_rate,
     pretrain,
-    pretraining,
 )
 
 CONFIG = BandanaConfig(encoder=EncoderConfig(num_layers=2, width=8, dropout=0.3), decoder_width=4)
@@ -310,21 +308,6 @@ def test_precision_is_put_back_when_training_fails(
     with pytest.raises(ArithmeticError):
         pretrain(method, toy_graph(), replace(SCHEDULE, precision="bf16"), seed=0)
     assert seen == ["medium"]
-    assert torch.get_float32_matmul_precision() == precision_before
-
-
-def test_each_of_two_runs_side_by_side_has_its_own_precision(
-    watching: Callable[[], Any], precision_before: str
-) -> None:
-    graph, methods = toy_graph(), {precision: watching() for precision in NAMES}
-    runs = [
-        pretraining(method, graph, replace(SCHEDULE, epochs=3, edge_batch_size=0, precision=precision), seed=0)  # type: ignore[arg-type]
-        for precision, method in methods.items()
-    ]
-    carry_out(runs, torch.device("cpu"), jobs=len(runs))
-    assert {precision: method.seen for precision, method in methods.items()} == {
-        precision: [name] * 3 for precision, name in NAMES.items()
-    }
     assert torch.get_float32_matmul_precision() == precision_before
 
 

@@ -12,7 +12,7 @@ from bandana import __version__, model_folder
 from bandana.config import to_table
 from bandana.data.tables import OwnGraph
 from bandana.engine.structure import entry_keys
-from bandana.estimator import Learned, OnEpoch, learn
+from bandana.estimator import Learned, learn
 from bandana.evaluation.clusters import find_clusters
 from bandana.evaluation.graph_facts import GraphFacts, describe_graph
 from bandana.evaluation.quality import Quality, judge
@@ -26,6 +26,7 @@ from bandana.own.card import figures, model_card
 from bandana.reporting.html import write_report
 from bandana.reporting.own_report import own_report
 from bandana.reporting.record import environment
+from bandana.training.trainer import OnEpoch
 
 LATEST = (
     "the links held out are the latest, and training saw none that came after them: figures about links tell how well "

@@ -12,12 +12,12 @@ from bandana.data.datasets import find_dataset, load
 from bandana.data.splits import split_edges
 from bandana.evaluation.heuristics import heuristic_floors
 from bandana.evaluation.linear_probe import as_published
-from bandana.experiment import Experiment, OnEpoch, Task, run_seed
+from bandana.experiment import Experiment, Task, run_seed
 from bandana.paper.artifact import Piece, Scope
 from bandana.paper.cookbook import recipe
 from bandana.paper.work import work
 from bandana.registry import get_method
-from bandana.training.trainer import TrainingState
+from bandana.training.trainer import OnEpoch, TrainingState
 
 TRAINING, HEURISTICS = "experiment", "heuristics"
 SMALL = "digits"

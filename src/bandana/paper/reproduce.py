@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bandana.data.datasets import find_dataset, load, presence
+from bandana.devices import resolve_device, shared_gpu
 from bandana.errors import UserError
 from bandana.paper.artifact import Artifact, Piece, Result, Scope
 from bandana.paper.cache import MISSING, Cache, Entry, content_of
@@ -137,11 +138,12 @@ def run_pieces(
     """
     facts, threads = environment(), 1 if jobs > 1 else None
     arguments = [(piece, device, plan.cache.data_root, threads) for piece in pieces]
-    for outcome in carry_out(perform_timed, arguments, jobs=jobs, budget=budget):
-        piece = outcome.arguments[0]
-        values, seconds = outcome.result or (None, 0.0)
-        plan.cache.put(piece, Entry(values, outcome.failure, seconds), facts)
-        yield Done(piece, outcome.failure, seconds)
+    with shared_gpu(resolve_device(device), jobs):
+        for outcome in carry_out(perform_timed, arguments, jobs=jobs, budget=budget):
+            piece = outcome.arguments[0]
+            values, seconds = outcome.result or (None, 0.0)
+            plan.cache.put(piece, Entry(values, outcome.failure, seconds), facts)
+            yield Done(piece, outcome.failure, seconds)
 
 
 def perform_timed(

@@ -6,8 +6,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from bandana.experiment import OnEpoch
-from bandana.training.trainer import TrainingState
+from bandana.training.trainer import OnEpoch, TrainingState
 
 console = Console()
 status = Console(stderr=True)

@@ -11,9 +11,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from bandana.config import parse_assignment
-from bandana.experiment import OnEpoch
 from bandana.paper.cookbook import recipe
 from bandana.terminal.screen import console, status
+from bandana.training.trainer import OnEpoch
 from bandana.tuning.folder import RECIPE, TRIALS
 from bandana.tuning.space import default_space, read_space, without
 from bandana.tuning.trials import Trial, best_of, ranked

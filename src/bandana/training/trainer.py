@@ -19,8 +19,7 @@ from bandana.graph import Graph
 from bandana.method import Batch, Clock, Method
 from bandana.training import checkpoint as checkpoints
 from bandana.training.early_stopping import Progress
-from bandana.training.steps import Request, Training, Turns
-from bandana.training.together import carry_out
+from bandana.training.steps import Steps, own_stream
 
 Precision = Literal["float32", "tf32", "bf16"]
 MATMUL_PRECISION: dict[Precision, str] = {"float32": "highest", "tf32": "high", "bf16": "medium"}
@@ -78,6 +77,10 @@ class TrainingState:
         return cls(**{**table, "progress": Progress(**table["progress"])})
 
 
+OnEpoch: TypeAlias = Callable[[TrainingState], None]
+"""Called after every epoch, for progress bars."""
+
+
 def pretrain(
     method: Method,
     graph: Graph,
@@ -86,7 +89,7 @@ def pretrain(
     seed: int,
     monitor: Callable[[], float] | None = None,
     checkpoint: Path | None = None,
-    on_epoch: Callable[[TrainingState], None] = lambda state: None,
+    on_epoch: OnEpoch = lambda state: None,
 ) -> TrainingState:
     """Train `method` on `graph` and leave it with the weights that the monitor liked best.
 
@@ -102,21 +105,6 @@ def pretrain(
     Returns:
         The final state, with one row of history per evaluation.
     """
-    training = pretraining(method, graph, config, seed=seed, monitor=monitor, checkpoint=checkpoint, on_epoch=on_epoch)
-    return carry_out([training], graph.device)[0]
-
-
-def pretraining(
-    method: Method,
-    graph: Graph,
-    config: TrainingConfig,
-    *,
-    seed: int,
-    monitor: Callable[[], float] | None = None,
-    checkpoint: Path | None = None,
-    on_epoch: Callable[[TrainingState], None] = lambda state: None,
-) -> Training[TrainingState]:
-    """What `pretrain` does, as a training whose steps someone else takes: see `bandana.training.together`."""
     optimizers = make_optimizers(method, config, graph.device)
     method.prepare(graph)
     if not optimizers:
@@ -126,25 +114,26 @@ def pretraining(
     if checkpoint is not None and checkpoint.exists():
         state, best = resume(checkpoint, method, optimizers)
 
-    turns = Turns(method, optimizers, config.clip_norm, MATMUL_PRECISION[config.precision], graph.device)
+    steps = Steps(method, optimizers, config.clip_norm, MATMUL_PRECISION[config.precision], graph.device)
     started = time.perf_counter() - state.seconds
-    while state.epoch < config.epochs and not out_of_patience(state.progress, config):
-        method.train()
-        state.epoch += 1
-        for name, optimizer in optimizers.items():
-            set_rate(optimizer, learning_rate(config, state.epoch) * method.rate_of(name))
-        loss = torch.zeros((), device=graph.device)
-        for batch in edge_batches(graph, config.edge_batch_size, seed, state.epoch):
-            clock = Clock(seed, state.epoch, state.step, config.epochs)
-            loss += yield Request(turns, batch, clock)
-            method.after_step(clock)
-            state.step += 1
-        state.seconds = time.perf_counter() - started
-        if state.epoch % config.evaluate_every == 0 or state.epoch == config.epochs:
-            best = evaluate(method, state, best, float(loss), monitor)
-            if checkpoint is not None:
-                save_state(checkpoint, method, optimizers, state, best)
-        on_epoch(state)
+    with own_stream(graph.device):
+        while state.epoch < config.epochs and not out_of_patience(state.progress, config):
+            method.train()
+            state.epoch += 1
+            for name, optimizer in optimizers.items():
+                set_rate(optimizer, learning_rate(config, state.epoch) * method.rate_of(name))
+            loss = torch.zeros((), device=graph.device)
+            for batch in edge_batches(graph, config.edge_batch_size, seed, state.epoch):
+                clock = Clock(seed, state.epoch, state.step, config.epochs)
+                loss += steps.take(batch, clock)
+                method.after_step(clock)
+                state.step += 1
+            state.seconds = time.perf_counter() - started
+            if state.epoch % config.evaluate_every == 0 or state.epoch == config.epochs:
+                best = evaluate(method, state, best, float(loss), monitor)
+                if checkpoint is not None:
+                    save_state(checkpoint, method, optimizers, state, best)
+            on_epoch(state)
     method.load_state_dict(best)
     method.eval()
     return state

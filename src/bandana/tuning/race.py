@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import torch
 
 from bandana.data.datasets import Dataset, load
-from bandana.devices import resolve_device
+from bandana.devices import resolve_device, shared_gpu
 from bandana.errors import UserError
 from bandana.tuning.folder import SearchFolder
 from bandana.tuning.sampling import importance, propose, require_optuna
@@ -166,10 +166,9 @@ def race(
         UserError: optuna is not installed, or there is no such device.
     """
     require_optuna()
-    resolve_device(device)
     began = time.monotonic()
     under_way: dict[Future[Trial], tuple[ProcessPoolExecutor, Runner, Work]] = {}
-    with _processes(rules.jobs) as idle:
+    with shared_gpu(resolve_device(device), rules.jobs), _processes(rules.jobs) as idle:
         while (elapsed := time.monotonic() - began) < rules.seconds + rules.grace:
             while idle and elapsed < rules.seconds and (chosen := next_work(runners, rules, elapsed)):
                 process, (runner, work) = idle.pop(), chosen
@@ -208,7 +207,7 @@ def attempt(work: Work, device: str, data_root: Path | None) -> Trial:
             chosen, scores = read_off(experiment, data, work.seeds, where, read)
             values = {**values, **chosen}
         else:
-            scores = validation_scores(experiment, data, work.seeds, where, jobs=len(work.seeds))
+            scores = validation_scores(experiment, data, work.seeds, where)
     except (UserError, torch.OutOfMemoryError) as problem:
         failure = failure_of(problem)
     gc.collect()

@@ -1,24 +1,29 @@
 """Tuning a method's recipe for a data set: the search behind ``bandana tune``."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from operator import attrgetter
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import torch
+
 from bandana import __version__
 from bandana.config import nest, patch, to_table
-from bandana.data.datasets import load
+from bandana.data.datasets import Dataset, load
 from bandana.devices import resolve_device
 from bandana.errors import UserError
-from bandana.experiment import Experiment, OnEpoch
+from bandana.experiment import Experiment
+from bandana.seeds import load_once, side_by_side, telling
+from bandana.training.trainer import OnEpoch
 from bandana.tuning.folder import SearchFolder, recipe_text
 from bandana.tuning.sampling import importance, propose, require_optuna
 from bandana.tuning.space import OneOf, Space, spoken
 from bandana.tuning.trials import Trial, best_of, search, winner_of
-from bandana.tuning.validation import validation_scores
+from bandana.tuning.validation import validation_score_of, validation_scores
 
 FIRST_SEED = 1000
 """Searches take seeds from here on and reported runs from 0, so that no luck of a seed is both chosen and reported."""
@@ -129,20 +134,39 @@ def tune(
 
     if done:
         keep(done)  # also brings back files that are drawn from the trials
-    made = search(
-        what.first,
-        lambda so_far: propose(what.space, so_far, what.sampler_seed),
-        lambda values: validation_scores(
-            what.with_values(values), data, what.seeds, where, jobs=jobs, on_epoch=on_epoch
-        ),
-        trials=trials,
-        seconds=seconds,
-        done=done,
-        on_trial=keep,
-    )
+    with _judge(what, data, where, data_root, jobs, on_epoch) as scores_of:
+        made = search(
+            what.first,
+            lambda so_far: propose(what.space, so_far, what.sampler_seed),
+            lambda values: scores_of(what.with_values(values)),
+            trials=trials,
+            seconds=seconds,
+            done=done,
+            on_trial=keep,
+        )
     if not made:
         raise UserError(f"--seconds {seconds:g}: leaves no time for a single trial; give it more.")
     return Tuned(made, importance(what.space, made))
+
+
+@contextmanager
+def _judge(
+    what: Search, data: Dataset, device: torch.device, data_root: Path | None, jobs: int, on_epoch: OnEpoch
+) -> Iterator[Callable[[Experiment], list[float]]]:
+    """Gives the validation scores of an experiment for every seed of a search, one after the other or side by side."""
+    if jobs == 1:
+        yield lambda experiment: validation_scores(experiment, data, what.seeds, device, on_epoch=on_epoch)
+        return
+    with side_by_side(device, jobs) as carry_out:
+        yield lambda experiment: carry_out(
+            judge_apart, [(seed, experiment, device, data_root) for seed in what.seeds], lambda seed: on_epoch
+        )
+
+
+def judge_apart(seed: int, experiment: Experiment, device: torch.device, data_root: Path | None) -> float:
+    """The validation score of one seed, in a process of its own."""
+    data = load_once(experiment.dataset, data_root)
+    return validation_score_of(seed, experiment, data, device, on_epoch=telling())
 
 
 def tuned_recipe(what: Search, trials: Sequence[Trial]) -> str:

@@ -14,12 +14,10 @@ from bandana.data.features import preprocess
 from bandana.data.splits import EdgeSplit, split_nodes
 from bandana.errors import UserError
 from bandana.evaluation.linear_probe import validation_score
-from bandana.experiment import Experiment, OnEpoch, build, edges_of, embed, monitor_of
+from bandana.experiment import Experiment, build, edges_of, embed, monitor_of
 from bandana.graph import Graph
 from bandana.method import GraphSpec, Method
-from bandana.training.steps import Training
-from bandana.training.together import carry_out
-from bandana.training.trainer import TrainingState, pretraining
+from bandana.training.trainer import OnEpoch, TrainingState, pretrain
 from bandana.tuning.space import OneOf, Space
 
 LENGTH = "training.epochs"
@@ -32,37 +30,33 @@ def validation_scores(
     seeds: Iterable[int],
     device: torch.device,
     *,
-    jobs: int = 1,
     on_epoch: OnEpoch = lambda state: None,
 ) -> list[float]:
-    """The validation score of every seed: AUC of held-out links, or micro-F1 of held-out nodes.
-
-    Args:
-        experiment: What to judge.
-        data: Its data set.
-        seeds: Each one is a new split, a new initialisation and a new pre-training.
-        device: Where to train.
-        jobs: Seeds that are trained at the same time.
-        on_epoch: Called after every epoch of every seed, for progress bars.
-
-    Raises:
-        UserError: The data cannot serve the task, or training diverged.
-    """
-    runs = (validation_run(experiment, data, seed, device, on_epoch=on_epoch) for seed in seeds)
-    return carry_out(runs, device, jobs)
+    """The scores of several seeds, one after the other; see `validation_score_of`."""
+    return [validation_score_of(seed, experiment, data, device, on_epoch=on_epoch) for seed in seeds]
 
 
-def validation_run(
+def validation_score_of(
+    seed: int,
     experiment: Experiment,
     data: Dataset,
-    seed: int,
     device: torch.device,
     *,
     on_epoch: OnEpoch = lambda state: None,
-) -> Training[float]:
-    """One pre-training, as `bandana.experiment.seed_run` makes it, and the score that validation data give it.
+) -> float:
+    """One pre-training, as `bandana.experiment.run_seed` makes it, and the score that validation data give it.
 
-    For links this is the best value of the monitor, which chose the weights by it.
+    For links this is the best value of the monitor, which chose the weights by it; for nodes, micro-F1.
+
+    Args:
+        seed: A new split, a new initialisation and a new pre-training.
+        experiment: What to judge.
+        data: Its data set.
+        device: Where to train.
+        on_epoch: Called after every epoch, for progress bars.
+
+    Raises:
+        UserError: The data cannot serve the task, or training diverged.
     """
     if experiment.task == "link" and experiment.monitor == "none":
         raise UserError(
@@ -71,9 +65,7 @@ def validation_run(
         )
     graph, edges, method = _prepared(experiment, data, seed, device)
     monitor = monitor_of(experiment, method, edges)
-    state = yield from pretraining(
-        method, edges.train, experiment.training, seed=seed, monitor=monitor, on_epoch=on_epoch
-    )
+    state = pretrain(method, edges.train, experiment.training, seed=seed, monitor=monitor, on_epoch=on_epoch)
     if experiment.task == "link":
         return state.progress.best_value
     return _node_score(embed(method, graph), experiment, data, seed)
@@ -103,14 +95,13 @@ def read_off(
     Args:
         experiment: What to judge; nodes, as `readable` wants it.
         data: Its data set.
-        seeds: As in `validation_scores`; they are trained side by side.
+        seeds: As in `validation_score_of`.
         device: Where to train.
         choices: Values of options, as `readable` gives them.
     """
     lengths = sorted(choices.get(LENGTH, [experiment.training.epochs]))
     longest = patch(experiment, nest({LENGTH: lengths[-1]}))
-    runs = (_embeddings(longest, data, seed, device, lengths) for seed in seeds)
-    by_seed = carry_out(runs, device, len(seeds))
+    by_seed = [_embeddings(longest, data, seed, device, lengths) for seed in seeds]
 
     def scores(values: Mapping[str, Any]) -> list[float]:
         chosen = patch(longest, nest(values))
@@ -130,7 +121,7 @@ def read_off(
 
 def _embeddings(
     experiment: Experiment, data: Dataset, seed: int, device: torch.device, lengths: Collection[int]
-) -> Training[list[Tensor]]:
+) -> list[Tensor]:
     """``[nodes, width]`` embeddings after several numbers of epochs of one pre-training."""
     graph, edges, method = _prepared(experiment, data, seed, device)
     kept: list[Tensor] = []
@@ -139,7 +130,7 @@ def _embeddings(
         if state.epoch in lengths:
             kept.append(embed(method, graph))
 
-    yield from pretraining(method, edges.train, experiment.training, seed=seed, on_epoch=keep)
+    pretrain(method, edges.train, experiment.training, seed=seed, on_epoch=keep)
     return kept
 
 

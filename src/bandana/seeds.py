@@ -1,0 +1,84 @@
+"""Seeds of an experiment side by side, each in a process of its own: a small graph leaves a GPU nearly idle."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+import torch
+
+from bandana.data.datasets import load
+from bandana.devices import shared_gpu
+from bandana.errors import UserError
+from bandana.training.trainer import OnEpoch, TrainingState
+from bandana.workers import Team, tell
+
+OnSeed: TypeAlias = Callable[[int], OnEpoch]
+SideBySide: TypeAlias = Callable[[Callable[..., Any], Iterable[tuple[Any, ...]], OnSeed], list[Any]]
+
+SECONDS_BETWEEN_NEWS = 0.2
+
+load_once = lru_cache(maxsize=1)(load)
+"""A process that runs one seed after another reads the data once."""
+
+
+@contextmanager
+def side_by_side(device: torch.device, jobs: int) -> Iterator[SideBySide]:
+    """Processes that stay for as long as this context, and a function that sets them to work.
+
+    It takes a function of a module, a list of its arguments, in each of which the seed comes first, and the epoch
+    callback of each seed. It returns the results in the order of the arguments. Processes share the CPU's threads.
+
+    Raises:
+        UserError: A seed could not be run; the others are given up.
+    """
+    threads = max(torch.get_num_threads() // jobs, 1)
+    with shared_gpu(device, jobs), Team(_apart, jobs) as team:
+
+        def carry_out(work: Callable[..., Any], pieces: Iterable[tuple[Any, ...]], on_seed: OnSeed) -> list[Any]:
+            wanted = [(work, threads, *arguments) for arguments in pieces]
+            results: dict[int, Any] = {}
+            for outcome in team.carry_out(wanted, on_news=_passing_on(on_seed)):
+                seed = outcome.arguments[2]
+                if outcome.failure:
+                    raise UserError(f"Seed {seed}: {outcome.failure.removeprefix('UserError: ')}")
+                results[seed] = outcome.result
+            return [results[arguments[2]] for arguments in wanted]
+
+        yield carry_out
+
+
+def telling() -> OnEpoch:
+    """An epoch callback for a process of `side_by_side`: it passes states on, but not more often than one can see."""
+    last = 0.0
+
+    def pass_on(state: TrainingState) -> None:
+        nonlocal last
+        if time.monotonic() - last > SECONDS_BETWEEN_NEWS:
+            last = time.monotonic()
+            tell(state)
+
+    return pass_on
+
+
+def _passing_on(on_seed: OnSeed) -> Callable[[Sequence[Any], TrainingState], None]:
+    """Gives the news of every seed to its own callback, which is asked for with the first of them."""
+    callbacks: dict[int, OnEpoch] = {}
+
+    def pass_on(arguments: Sequence[Any], state: TrainingState) -> None:
+        seed = arguments[2]
+        if seed not in callbacks:
+            callbacks[seed] = on_seed(seed)
+        callbacks[seed](state)
+
+    return pass_on
+
+
+def _apart(work: Callable[..., Any], threads: int, *arguments: Any) -> Any:
+    torch.set_num_threads(threads)
+    try:
+        return work(*arguments)
+    finally:
+        if torch.cuda.is_initialized():
+            torch.cuda.empty_cache()  # other processes share the device

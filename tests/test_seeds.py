@@ -1,0 +1,196 @@
+"""Seeds side by side: the records of seeds in turn, news on the way, and one that fails stops the others."""
+
+import json
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from bandana import devices, seeds
+from bandana.devices import shared_gpu
+from bandana.errors import UserError
+from bandana.experiment import run
+from bandana.paper.cookbook import recipe
+from bandana.reporting.record import SeedRecord
+from bandana.seeds import SideBySide, side_by_side, telling
+from bandana.training.trainer import TrainingState
+from bandana.workers import Outcome, Team, tell
+
+CPU = torch.device("cpu")
+SHORT = {"training.epochs": 4, "training.evaluate_every": 2, "probe.repeats": 2, "model.encoder.width": 16}
+
+
+def test_a_run_has_the_same_records_whatever_the_number_of_jobs(tmp_path: Path) -> None:
+    """Also where one of the seeds was run before: it is read."""
+    experiment = recipe("bandana", "karate", "link", SHORT)
+    first = run(experiment, seeds=[1], device="cpu", folder=tmp_path)
+    alone = run(experiment, seeds=range(3), device="cpu").seeds
+    together = run(experiment, seeds=range(3), device="cpu", folder=tmp_path, jobs=2).seeds
+    assert [record.seed for record in together] == [0, 1, 2]
+    assert [timeless(record) for record in together] == [timeless(record) for record in alone]
+    assert together[1].seconds == first.seeds[0].seconds, "it was read, not run"
+
+
+def timeless(record: SeedRecord) -> Any:
+    history = [{**row, "seconds": 0.0} for row in record.history]
+    return json.loads(json.dumps(asdict(replace(record, seconds={}, history=history))))
+
+
+class StandIn:
+    """A team without processes, whose last piece is done first and whose first one fails if it is told to."""
+
+    def __init__(self, work: Any, jobs: int) -> None:
+        self.work = work
+
+    def __enter__(self) -> "StandIn":
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        pass
+
+    def carry_out(self, pieces: Any, on_news: Any) -> Iterator[Outcome]:
+        for piece in reversed(list(pieces)):
+            on_news(piece, TrainingState(epoch=1))
+            on_news(piece, TrainingState(epoch=2))
+            failure = piece[3]
+            yield Outcome(piece, None if failure else self.work(*piece), failure)
+
+
+@pytest.fixture
+def carry_out(monkeypatch: pytest.MonkeyPatch) -> Iterator[SideBySide]:
+    monkeypatch.setattr(seeds, "Team", StandIn)
+    with side_by_side(CPU, 2) as function:
+        yield function
+
+
+def first_of(*arguments: Any) -> Any:
+    return arguments[0]
+
+
+def test_results_keep_their_order_and_news_go_to_their_seed(carry_out: SideBySide) -> None:
+    seen: list[tuple[int, int]] = []
+    begun: list[int] = []
+
+    def on_seed(seed: int) -> Any:
+        begun.append(seed)
+        return lambda state: seen.append((seed, state.epoch))
+
+    assert carry_out(first_of, [(seed, "") for seed in (7, 3, 5)], on_seed) == [7, 3, 5]
+    assert begun == [5, 3, 7], "each is asked for once, with its first news"
+    assert seen == [(5, 1), (5, 2), (3, 1), (3, 2), (7, 1), (7, 2)]
+
+
+@pytest.mark.parametrize(
+    ("failure", "said"),
+    [
+        ("UserError: Training diverged.", "Seed 3: Training diverged."),
+        ("OSError: disk full", "Seed 3: OSError: disk full"),
+        ("the process ended with code -9", "Seed 3: the process ended with code -9"),
+    ],
+)
+def test_a_seed_that_fails_is_named(carry_out: SideBySide, failure: str, said: str) -> None:
+    with pytest.raises(UserError, match=f"^{said}$"):
+        carry_out(first_of, [(7, ""), (3, failure), (5, "")], lambda seed: lambda state: None)
+
+
+def test_news_come_no_faster_than_one_can_see(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[int] = []
+    now = iter([10.0, 10.0, 10.1, 10.3, 10.3, 10.4])
+    monkeypatch.setattr("bandana.seeds.tell", lambda state: told.append(state.epoch))
+    monkeypatch.setattr("bandana.seeds.time.monotonic", lambda: next(now))
+    on_epoch = telling()
+    for epoch in range(1, 5):
+        on_epoch(TrainingState(epoch=epoch))
+    assert told == [1, 3]
+
+
+def test_nobody_is_told_outside_of_a_team() -> None:
+    tell("news")
+
+
+def test_news_come_before_the_outcome() -> None:
+    heard: list[Any] = []
+    with Team(tell, 1) as team:
+        outcomes = team.carry_out([("Ada",), ("Bo",)], on_news=lambda piece, news: heard.append((piece, news)))
+        heard.extend(outcome.arguments for outcome in outcomes)
+    assert heard == [(("Ada",), "Ada"), ("Ada",), (("Bo",), "Bo"), ("Bo",)]
+
+
+def test_whoever_stops_asking_ends_the_work_under_way() -> None:
+    with Team(time.sleep, 2) as team:
+        outcomes = team.carry_out([(600,), (0,)])
+        assert next(outcomes).arguments == (0,)
+        outcomes.close()  # type: ignore[attr-defined]
+        assert [outcome.arguments for outcome in team.carry_out([(0.0,)])] == [(0.0,)], "nothing comes in late"
+    assert not multiprocessing.active_children()
+
+
+SERVICE = """#!{python}
+import os, pathlib, sys, time
+log = pathlib.Path(os.environ["CUDA_MPS_PIPE_DIRECTORY"]).parent / "asked"
+if sys.argv[1:] == ["-f"]:
+    pathlib.Path(os.environ["CUDA_MPS_PIPE_DIRECTORY"], "ready").touch()
+    while not (log.parent / "quit").exists():
+        time.sleep(0.01)
+else:
+    question = sys.stdin.read().strip()
+    with log.open("a") as file:
+        print(question, file=file)
+    if question == "quit":
+        (log.parent / "quit").touch()
+    print({{"get_server_list": "4711", "get_server_status 4711": "{status}"}}.get(question, ""))
+"""
+
+
+@pytest.fixture
+def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A stand-in for NVIDIA's program that writes down what it was asked."""
+    monkeypatch.delenv("CUDA_MPS_PIPE_DIRECTORY", raising=False)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+    def install(status: str) -> Path:
+        program = tmp_path / devices.SHARING_SERVICE
+        program.write_text(SERVICE.format(python=sys.executable, status=status))
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", str(tmp_path))
+        return tmp_path
+
+    return install
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="NVIDIA's service is for Linux")
+@pytest.mark.parametrize("status", ["ACTIVE", "FAULT"])
+def test_a_gpu_is_shared_by_a_service_that_ends_with_the_work(service: Any, status: str) -> None:
+    folder = service(status)
+    with shared_gpu(torch.device("cuda"), 2):
+        place = os.environ.get("CUDA_MPS_PIPE_DIRECTORY")
+        assert (place is not None) == (status == "ACTIVE"), "a service that does not work is not used"
+        assert place is None or Path(place, "ready").exists()
+    assert "CUDA_MPS_PIPE_DIRECTORY" not in os.environ
+    asked = (folder / "asked").read_text().splitlines()
+    assert asked == [f"start_server -uid {os.getuid()}", "get_server_list", "get_server_status 4711", "quit"]
+    assert not list(folder.glob("bandana-gpu-*")), "nothing is left behind"
+
+
+@pytest.mark.parametrize(("device", "processes"), [("cpu", 2), ("cuda", 1)])
+def test_no_service_is_started_where_nothing_is_shared(service: Any, device: str, processes: int) -> None:
+    folder = service("ACTIVE")
+    with shared_gpu(torch.device(device), processes):
+        assert "CUDA_MPS_PIPE_DIRECTORY" not in os.environ
+    assert not (folder / "asked").exists()
+
+
+def test_a_service_of_somebody_else_is_left_alone(service: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = service("ACTIVE")
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", "theirs")
+    with shared_gpu(torch.device("cuda"), 2):
+        assert os.environ["CUDA_MPS_PIPE_DIRECTORY"] == "theirs"
+    assert os.environ["CUDA_MPS_PIPE_DIRECTORY"] == "theirs"
+    assert not (folder / "asked").exists()
