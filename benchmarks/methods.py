@@ -40,7 +40,7 @@ SEED = 0
 SMALLEST = "karate"
 WARM_UP = {"cpu": 1, "cuda": 15}
 """Epochs before the clock counts: on a GPU kernels are compiled and steps recorded in them."""
-COMPILING = 3
+COMPILING = 5
 """Epochs of the warm-up whose slowness says nothing about those to come."""
 STRETCHES = 5
 SHARE_OF_LIMIT = 0.3

@@ -31,7 +31,19 @@ MAY_IMPORT = {
 
 PIPELINE = {"data", "training", "evaluation", "scale"}
 ABOVE_THE_PIPELINE = {
-    *("methods", "registry", "experiment", "paper", "own", "model_folder", "estimator", "use", "tuning", "workers"),
+    *(
+        "methods",
+        "registry",
+        "experiment",
+        "paper",
+        "own",
+        "model_folder",
+        "estimator",
+        "use",
+        "tuning",
+        "workers",
+        "seeds",
+    ),
     *("demo", "terminal", "cli", "__main__"),
 }
 COMMAND_LINE = {"cli", "terminal", "demo", "__main__"}
