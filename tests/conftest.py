@@ -16,18 +16,27 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # the workers share the cores already
 
 import pytest
-from hypothesis import settings
 
 if TYPE_CHECKING:
     from bandana.graph import Graph
 
 gc.disable()  # while collecting: half a million imported objects stay, and looking through them takes seconds
 
-settings.register_profile("local", deadline=None, max_examples=25, database=None)
-settings.register_profile("ci", parent=settings.get_profile("local"), derandomize=True)
-settings.load_profile("ci" if os.environ.get("CI") else "local")
-
 GraphFactory = Callable[..., "Graph"]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """What must be settled before a test is imported; pytest-xdist's first process imports none."""
+    if config.getoption("numprocesses", None):
+        return
+    import torch
+    from hypothesis import settings
+
+    settings.register_profile("local", deadline=None, max_examples=25, database=None)
+    settings.register_profile("ci", parent=settings.get_profile("local"), derandomize=True)
+    settings.load_profile("ci" if os.environ.get("CI") else "local")
+    if not torch.cuda.is_available():
+        os.environ["TRITON_INTERPRET"] = "1"  # is read when triton is imported
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -49,6 +58,14 @@ def pytest_collection_finish() -> None:
     gc.freeze()
     gc.enable()
     atexit.register(gc.unfreeze)  # extensions count at the end what was never freed
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_waits_for_the_disk() -> Iterator[None]:
+    """No test cuts the power: what a process has written is there for the next one, even if it was killed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda file: None)
+        yield
 
 
 @pytest.fixture

@@ -111,7 +111,7 @@ def test_an_interrupt_says_how_to_go_on(bandana: Bandana, monkeypatch) -> None:
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("bandana.experiment.seed_run", interrupt)
+    monkeypatch.setattr("bandana.experiment.run_seed", interrupt)
     answer = bandana("run", "bandana", "karate", *QUICK, "--out", "run")
     assert answer.returncode == 130
     assert "the same command goes on from run" in answer.stderr
@@ -253,11 +253,16 @@ def test_a_killed_run_goes_on_to_the_same_bits(tmp_path: Path, bandana: Bandana)
 
 
 def test_seeds_side_by_side_leave_the_files_of_seeds_in_turn(tmp_path: Path, bandana: Bandana) -> None:
-    command = ("run", "bandana", "karate", "--seeds", "3", *QUICK, "--set", "model.encoder.width=16", "--json")
-    answers = [bandana(*command, "--jobs", jobs, "--out", f"jobs-{jobs}") for jobs in ("1", "2")]
+    """Also where one of them was run before: it is read."""
+    command = ("run", "bandana", "karate", *QUICK, "--set", "model.encoder.width=16", "--json")
+    before = bandana(*command, "--out", "jobs-2")
+    answers = [bandana(*command, "--seeds", "3", "--jobs", jobs, "--out", f"jobs-{jobs}") for jobs in ("1", "2")]
     assert [answer.returncode for answer in answers] == [0, 0], answers[1].stderr
-    alone, together = (json.loads(answer.stdout)["seeds"] for answer in answers)
-    assert [seed["metrics"] for seed in together] == [seed["metrics"] for seed in alone]
+    (first,), alone, together = (json.loads(answer.stdout)["seeds"] for answer in (before, *answers))
+    assert [seed["seed"] for seed in together] == [0, 1, 2]
+    for name in ("metrics", "floors", "split", "epochs"):
+        assert [seed[name] for seed in together] == [seed[name] for seed in alone]
+    assert together[0]["seconds"] == first["seconds"]
     for seed in range(3):
         weights = [(tmp_path / f"jobs-{jobs}" / f"seed-{seed}" / "weights.safetensors") for jobs in (1, 2)]
         assert weights[0].read_bytes() == weights[1].read_bytes()

@@ -1,12 +1,13 @@
-"""Seeds side by side: the records of seeds in turn, news on the way, and one that fails stops the others."""
+"""Seeds side by side: results in order, news on the way, one that fails stops the others, and the card is shared.
 
-import json
+That a run leaves the same files whatever the number of jobs is shown in `test_cli.py`.
+"""
+
 import multiprocessing
 import os
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,31 +17,11 @@ import torch
 from bandana import devices, seeds
 from bandana.devices import shared_gpu
 from bandana.errors import UserError
-from bandana.experiment import run
-from bandana.paper.cookbook import recipe
-from bandana.reporting.record import SeedRecord
 from bandana.seeds import SideBySide, side_by_side, telling
 from bandana.training.trainer import TrainingState
 from bandana.workers import Outcome, Team, tell
 
 CPU = torch.device("cpu")
-SHORT = {"training.epochs": 4, "training.evaluate_every": 2, "probe.repeats": 2, "model.encoder.width": 16}
-
-
-def test_a_run_has_the_same_records_whatever_the_number_of_jobs(tmp_path: Path) -> None:
-    """Also where one of the seeds was run before: it is read."""
-    experiment = recipe("bandana", "karate", "link", SHORT)
-    first = run(experiment, seeds=[1], device="cpu", folder=tmp_path)
-    alone = run(experiment, seeds=range(3), device="cpu").seeds
-    together = run(experiment, seeds=range(3), device="cpu", folder=tmp_path, jobs=2).seeds
-    assert [record.seed for record in together] == [0, 1, 2]
-    assert [timeless(record) for record in together] == [timeless(record) for record in alone]
-    assert together[1].seconds == first.seeds[0].seconds, "it was read, not run"
-
-
-def timeless(record: SeedRecord) -> Any:
-    history = [{**row, "seconds": 0.0} for row in record.history]
-    return json.loads(json.dumps(asdict(replace(record, seconds={}, history=history))))
 
 
 class StandIn:

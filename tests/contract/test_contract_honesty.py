@@ -9,6 +9,7 @@ import torch
 from bandana.data.datasets import Dataset
 from bandana.data.splits import split_edges
 from bandana.engine.structure import entry_keys
+from bandana.evaluation.linear_probe import LinearProbeConfig
 from bandana.experiment import Experiment, run_seed
 from bandana.graph import Graph
 from bandana.method import Batch, Method
@@ -51,6 +52,7 @@ def test_held_out_links_are_never_shown(
         task=task,  # type: ignore[arg-type]
         model=cls.Config(),
         training=TrainingConfig(epochs=2, evaluate_every=1),
+        probe=LinearProbeConfig(epochs=2),
     )
     run_seed(experiment, Dataset("mine", graph), 0, torch.device("cpu"))
     split = split_edges(graph, experiment.split.valid_edges, experiment.split.test_edges, seed=0)

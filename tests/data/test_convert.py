@@ -91,6 +91,7 @@ def test_tables_beside_a_table(tmp_path: Path) -> None:
     assert (own.feature_names, own.label_names) == (("size",), ("x", "y"))
 
 
+@pytest.mark.filterwarnings("ignore:Unable to accurately infer 'num_nodes'")  # it is PyG that says so
 @given(
     pairs=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=20).filter(
         lambda pairs: any(here != there for here, there in pairs)

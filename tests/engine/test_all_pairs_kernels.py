@@ -1,7 +1,7 @@
 """The kernels of the losses over all pairs against their plain twins in double precision.
 
-Compiled where there is CUDA, elsewhere through triton's interpreter in a process of its own, with tiles so small that a
-few dozen rows make many of them.
+Compiled where there is CUDA, elsewhere through triton's interpreter, with tiles so small that a few dozen rows make
+many of them.
 """
 
 import os
@@ -65,8 +65,6 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[torch.device]:
     if not HAS_TRITON:
         pytest.skip("triton is not installed")
     if DEVICE.type == "cpu":
-        if not INTERPRETED:
-            pytest.skip("run by test_kernels_in_the_interpreter in test_kernels.py")
         use_small_tiles(monkeypatch)
         multiply_bfloat16(monkeypatch)
     torch.use_deterministic_algorithms(True, warn_only=True)

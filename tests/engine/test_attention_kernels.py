@@ -1,7 +1,7 @@
 """The attention kernels against their plain twins in double precision.
 
-On a machine with CUDA the kernels are compiled. Elsewhere triton's interpreter runs them on CPU tensors, in a process
-of its own: it must be switched on before anything imports triton.
+On a machine with CUDA the kernels are compiled. Elsewhere triton's interpreter runs them on CPU tensors:
+tests/conftest.py switches it on before anything imports triton.
 """
 
 import os
@@ -31,8 +31,6 @@ def device(monkeypatch: pytest.MonkeyPatch) -> torch.device:
     """Where kernels run. The interpreter takes milliseconds per program, so there long rows and blocks begin early."""
     if not HAS_TRITON:
         pytest.skip("triton is not installed")
-    if DEVICE.type == "cpu" and not INTERPRETED:
-        pytest.skip("run by test_kernels_in_the_interpreter in test_kernels.py")
     if INTERPRETED:
         from bandana.engine.kernels import attention as mixing
         from bandana.engine.kernels import attention_shares as softmax
@@ -56,7 +54,8 @@ def poison() -> Iterator[None]:
 
 def relative_error(actual: Tensor, expected: Tensor) -> float:
     """In the norm of the tensor; NaN and infinity are errors too."""
-    return float((actual.double().cpu() - expected).norm()) / max(float(expected.norm()), 1e-30)
+    actual, expected = actual.detach().double().cpu(), expected.detach()
+    return float((actual - expected).norm()) / max(float(expected.norm()), 1e-30)
 
 
 class Problem(NamedTuple):

@@ -1,7 +1,7 @@
 """The Triton kernels against their plain twins in double precision.
 
-On a machine with CUDA the kernels are compiled. Elsewhere triton's interpreter runs them on CPU tensors, in a process
-of its own: it must be switched on before anything imports triton.
+On a machine with CUDA the kernels are compiled. Elsewhere triton's interpreter runs them on CPU tensors:
+tests/conftest.py switches it on before anything imports triton.
 """
 
 import os
@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -32,23 +31,10 @@ SINGLE = 2e-6
 """Relative error that single precision may have against double precision, over a whole tensor."""
 
 
-@pytest.mark.skipif(not HAS_TRITON, reason="triton is not installed")
-@pytest.mark.skipif(INTERPRETED or DEVICE.type == "cuda", reason="the kernels run in this process")
-def test_kernels_in_the_interpreter() -> None:
-    """These tests and those of the files beside this one, in one process: importing takes as long as many of them."""
-    files = map(str, sorted(Path(__file__).parent.glob("test_*kernels.py")))
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", *files]
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST")}
-    done = subprocess.run(command, env=environment | {"TRITON_INTERPRET": "1"}, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
 @pytest.fixture
 def device() -> torch.device:
     if not HAS_TRITON:
         pytest.skip("triton is not installed")
-    if DEVICE.type == "cpu" and not INTERPRETED:
-        pytest.skip("run by test_kernels_in_the_interpreter")
     return DEVICE
 
 
@@ -522,7 +508,6 @@ def test_without_triton_or_a_compiler_the_plain_functions_are_used(monkeypatch: 
     assert not kernels.usable(torch.device("cpu"), torch.float32)
 
 
-@pytest.mark.skipif(INTERPRETED, reason="once is enough")
 def test_importing_the_engine_does_not_import_triton() -> None:
     code = "import sys, bandana.engine.edge_loss, bandana.engine.bandwidth; sys.exit('triton' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -18,7 +18,7 @@ def build(in_width: int = 6, widths: tuple[int, ...] = (5, 4)) -> Discriminator:
 def test_starts_with_small_normal_weights_and_no_bias() -> None:
     discriminator = build(200, (300, 100))
     assert [tuple(layer.weight.shape) for layer in discriminator.layers] == [(300, 200), (100, 300), (1, 100)]
-    assert float(discriminator.layers[0].weight.std()) == pytest.approx(0.01, rel=0.05)
+    assert float(discriminator.layers[0].weight.detach().std()) == pytest.approx(0.01, rel=0.05)
     assert not any(layer.bias.any() for layer in discriminator.layers)
 
 

@@ -137,8 +137,8 @@ def test_prior_and_warm_up() -> None:
 
 def test_perceptrons_begin_like_linear_layers() -> None:
     stack = Perceptron([400, 25, 10], 0.0)
-    assert 0.045 < float(stack.weights[0].abs().max()) <= 1 / 20
-    assert 0.15 < float(stack.weights[1].abs().max()) <= 1 / 5
+    assert 0.045 < float(stack.weights[0].detach().abs().max()) <= 1 / 20
+    assert 0.15 < float(stack.weights[1].detach().abs().max()) <= 1 / 5
     assert all(bool(bias.any()) for bias in stack.biases)
     hidden, out = stack(torch.full((3, 400), 100.0))
     assert bool((hidden.abs() <= 1).all())

@@ -38,6 +38,7 @@ def sheet(cells: list[Cell], *, highest_is_best: bool = True) -> Sheet:
     return Sheet(title="t", rows=rows, columns=columns, cells=tuple(cells), highest_is_best=highest_is_best)
 
 
+@pytest.mark.filterwarnings("ignore:Precision loss occurred")  # theirs may be all the same
 @given(Draws, Draws)
 def test_seeds_are_compared_by_welchs_statistic(ours: list[float], theirs: list[float]) -> None:
     """Never surer than Welch himself, whose degrees of freedom are too many for a few seeds."""

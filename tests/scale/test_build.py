@@ -31,10 +31,10 @@ FEW_BYTES = 1 << 12
 @pytest.fixture(autouse=True)
 def few_rows_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Little memory must mean several pieces of even small tables."""
-    monkeypatch.setattr(plan, "FEWEST_ROWS", 32)
+    monkeypatch.setattr(plan, "FEWEST_ROWS", 16)
 
 
-def tables(folder: Path, ids: str, kind: str, num_nodes: int = 60, num_edges: int = 400) -> dict[str, Path]:
+def tables(folder: Path, ids: str, kind: str, num_nodes: int = 36, num_edges: int = 240) -> dict[str, Path]:
     """Edges with loops and repetitions, features also of a node in no edge, and labels of some."""
     random = np.random.default_rng(1)
     names: Any = {

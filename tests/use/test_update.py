@@ -176,8 +176,8 @@ def test_merging_is_reading_both_lists_as_one() -> None:
     after = merge(before, addition(("n1", "n0"), ("n5", "q"), x=torch.cat([x, x[:1]]), weighted=True))
     assert list(after.node_ids) == [*before.node_ids, "q"]
     assert after.num_edges == before.num_edges + 2
-    dense = torch.sparse_coo_tensor(after.edge_index, after.weight).to_dense()
-    old = torch.sparse_coo_tensor(before.edge_index, before.weight).to_dense()
+    dense = torch.sparse_coo_tensor(after.edge_index, after.weight, check_invariants=True).to_dense()
+    old = torch.sparse_coo_tensor(before.edge_index, before.weight, check_invariants=True).to_dense()
     assert dense[0, 1] == dense[1, 0] == old[0, 1] + 0.7
     assert after.x[0].equal(x[0])
     assert after.x[6].equal(x[0])

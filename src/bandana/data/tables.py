@@ -197,7 +197,7 @@ def _first_times(graph: Graph, sender: Indices, receiver: Indices, time: Numbers
     """``[edges]`` the earliest time of each edge, in the structure's order."""
     apart = torch.from_numpy(np.flatnonzero(sender != receiver))
     start, end = torch.from_numpy(sender)[apart], torch.from_numpy(receiver)[apart]
-    when = torch.from_numpy(time)[apart]
+    when = torch.tensor(time)[apart]
     if not graph.directed:
         start, end, when = torch.cat([start, end]), torch.cat([end, start]), torch.cat([when, when])
     entry = torch.searchsorted(graph.edge_keys, entry_keys(end, start, graph.num_nodes))
