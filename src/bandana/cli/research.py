@@ -35,7 +35,7 @@ def run(
     recipe: Annotated[
         str | None, typer.Option(help="Settings: tuned, or the recipe.toml of `bandana tune`; else the method's own.")
     ] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Seeds that run at the same time, in processes; they share a GPU.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, help="Seeds at the same time, in processes that share a GPU.")] = 1,
     profile: Annotated[bool, typer.Option(help="First write where the time of an epoch goes: profile.csv.")] = False,
     device: Device = "auto",
     data_root: DataRoot = None,

@@ -21,7 +21,7 @@ def tune(
     changes: Annotated[
         list[str] | None, typer.Option("--set", help="Change one option of the recipe before. Repeatable.")
     ] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Seeds that run at the same time, in processes; they share a GPU.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, help="Seeds at the same time, in processes that share a GPU.")] = 1,
     device: Device = "auto",
     data_root: DataRoot = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder; default tuned/METHOD-DATASET-TASK.")] = None,
