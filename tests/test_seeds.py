@@ -5,6 +5,8 @@ That a run leaves the same files whatever the number of jobs is shown in `test_c
 
 import multiprocessing
 import os
+import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -113,51 +115,107 @@ def test_whoever_stops_asking_ends_the_work_under_way() -> None:
     assert not multiprocessing.active_children()
 
 
+def test_a_process_that_died_while_it_waited_is_replaced() -> None:
+    with Team(os.kill, 1) as team:
+        (first,) = team.carry_out([(os.getpid(), 0)])
+        assert not first.failure
+        (waiting,) = multiprocessing.active_children()
+        waiting.kill()
+        waiting.join()
+        assert [outcome.failure for outcome in team.carry_out([(os.getpid(), 0)])] == [""]
+
+
+def test_a_process_that_dies_in_the_middle_of_its_answer_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    def cut_off(self: Any) -> Any:
+        raise OSError("got end of file during message")
+
+    monkeypatch.setattr("multiprocessing.connection.Connection.recv", cut_off)
+    (outcome,) = Team(os._exit, 1).carry_out([(3,)])
+    assert outcome.failure == "the process ended with code 3"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="asks Linux which signals are blocked")
+def test_an_interrupt_does_not_reach_the_processes() -> None:
+    with Team(signal.pthread_sigmask, 1) as team:
+        (outcome,) = team.carry_out([(signal.SIG_BLOCK, ())])
+    assert signal.SIGINT in outcome.result
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
 SERVICE = """#!{python}
 import os, pathlib, sys, time
 log = pathlib.Path(os.environ["CUDA_MPS_PIPE_DIRECTORY"]).parent / "asked"
 if sys.argv[1:] == ["-f"]:
-    pathlib.Path(os.environ["CUDA_MPS_PIPE_DIRECTORY"], "ready").touch()
+    assert "CUDA_VISIBLE_DEVICES" not in os.environ
     while not (log.parent / "quit").exists():
         time.sleep(0.01)
+    (log.parent / "ended").touch()
 else:
     question = sys.stdin.read().strip()
+    before = log.read_text() if log.exists() else ""
     with log.open("a") as file:
         print(question, file=file)
     if question == "quit":
         (log.parent / "quit").touch()
-    print({{"get_server_list": "4711", "get_server_status 4711": "{status}"}}.get(question, ""))
+    status = "INITIALIZING" if "status" not in before else "{status}"
+    print({{"get_server_list": "4711", "get_server_status 4711": status}}.get(question, ""))
+"""
+LIVING_ALONE = """
+import os, sys, time, torch
+from bandana.devices import shared_gpu
+with shared_gpu(torch.device("cuda"), 2):
+    print("begun", flush=True)
+    time.sleep(600)
 """
 
 
 @pytest.fixture
 def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A stand-in for NVIDIA's program that writes down what it was asked."""
+    """A stand-in for NVIDIA's program that writes down what it was asked, and is not ready at once."""
     monkeypatch.delenv("CUDA_MPS_PIPE_DIRECTORY", raising=False)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(devices, "SECONDS_BETWEEN_QUESTIONS", 0.0)
 
     def install(status: str) -> Path:
         program = tmp_path / devices.SHARING_SERVICE
         program.write_text(SERVICE.format(python=sys.executable, status=status))
         program.chmod(0o755)
-        monkeypatch.setenv("PATH", str(tmp_path))
+        monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
         return tmp_path
 
     return install
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="NVIDIA's service is for Linux")
+needs_a_shell = pytest.mark.skipif(sys.platform == "win32", reason="NVIDIA's service is for Linux")
+
+
+@needs_a_shell
 @pytest.mark.parametrize("status", ["ACTIVE", "FAULT"])
 def test_a_gpu_is_shared_by_a_service_that_ends_with_the_work(service: Any, status: str) -> None:
     folder = service(status)
     with shared_gpu(torch.device("cuda"), 2):
         place = os.environ.get("CUDA_MPS_PIPE_DIRECTORY")
         assert (place is not None) == (status == "ACTIVE"), "a service that does not work is not used"
-        assert place is None or Path(place, "ready").exists()
     assert "CUDA_MPS_PIPE_DIRECTORY" not in os.environ
-    asked = (folder / "asked").read_text().splitlines()
-    assert asked == [f"start_server -uid {os.getuid()}", "get_server_list", "get_server_status 4711", "quit"]
+    round_of_questions = [f"start_server -uid {os.getuid()}", "get_server_list", "get_server_status 4711"]
+    assert (folder / "asked").read_text().splitlines() == [*round_of_questions, *round_of_questions, "quit"]
+    assert (folder / "ended").exists()
     assert not list(folder.glob("bandana-gpu-*")), "nothing is left behind"
+
+
+@needs_a_shell
+def test_a_service_does_not_outlive_whoever_started_it(service: Any) -> None:
+    folder = service("ACTIVE")
+    with subprocess.Popen([sys.executable, "-c", LIVING_ALONE], stdout=subprocess.PIPE, text=True) as boss:
+        assert boss.stdout is not None
+        assert boss.stdout.readline() == "begun\n"
+        boss.kill()
+    ends = time.monotonic() + 60
+    while not (folder / "ended").exists() or list(folder.glob("bandana-gpu-*")):
+        assert time.monotonic() < ends
+        time.sleep(0.02)
 
 
 @pytest.mark.parametrize(("device", "processes"), [("cpu", 2), ("cuda", 1)])

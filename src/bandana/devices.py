@@ -6,8 +6,8 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from subprocess import DEVNULL
-from tempfile import TemporaryDirectory
+from subprocess import DEVNULL, PIPE
+from tempfile import mkdtemp
 
 import torch
 
@@ -15,6 +15,7 @@ from bandana.errors import UserError
 
 SHARING_SERVICE = "nvidia-cuda-mps-control"
 SECONDS_TO_START = 10.0
+SECONDS_BETWEEN_QUESTIONS = 0.1
 
 
 def resolve_device(name: str) -> torch.device:
@@ -52,31 +53,44 @@ def shared_gpu(device: torch.device, processes: int) -> Iterator[None]:
     if device.type != "cuda" or processes == 1 or program is None or "CUDA_MPS_PIPE_DIRECTORY" in os.environ:
         yield
         return
-    with TemporaryDirectory(prefix="bandana-gpu-") as folder:
-        place = {"CUDA_MPS_PIPE_DIRECTORY": folder, "CUDA_MPS_LOG_DIRECTORY": folder}
-        service = subprocess.Popen(  # noqa: S603 (NVIDIA's program, nothing of a user's in it)
-            [program, "-f"], env=os.environ | place, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL
-        )
-        try:
-            with _environment(place if _serves(program, place) else {}):
-                yield
-        finally:
-            _ask(program, place, "quit")
-            with suppress(subprocess.TimeoutExpired):
-                service.wait(SECONDS_TO_START)
-            service.kill()
-            service.wait()
+    folder = mkdtemp(prefix="bandana-gpu-")
+    place = {"CUDA_MPS_PIPE_DIRECTORY": folder, "CUDA_MPS_LOG_DIRECTORY": folder}
+    service = subprocess.Popen(  # noqa: S603 (a script of ours and NVIDIA's program, nothing of a user's in it)
+        ["/bin/sh", "-c", _UNTIL_DESERTED, program],
+        env=_for_service(place),
+        stdin=PIPE,
+        stdout=DEVNULL,
+        stderr=DEVNULL,
+        start_new_session=True,  # Ctrl-C is not meant for it
+    )
+    try:
+        with _environment(place if _serves(program, place) else {}):
+            yield
+    finally:
+        assert service.stdin is not None
+        service.stdin.close()
+        with suppress(subprocess.TimeoutExpired):
+            service.wait(SECONDS_TO_START)
+
+
+_UNTIL_DESERTED = """
+"$0" -f &
+while read -r _; do :; done  # ends with whoever holds the other end, however that one ends
+echo quit | "$0"
+wait
+rm -rf "$CUDA_MPS_PIPE_DIRECTORY"
+"""
 
 
 def _serves(program: str, place: Mapping[str, str]) -> bool:
     """Whether the service starts a server for this user."""
-    ends = time.monotonic() + SECONDS_TO_START
-    while time.monotonic() < ends:
+    ends, status = time.monotonic() + SECONDS_TO_START, ""
+    while time.monotonic() < ends and status not in ("ACTIVE", "FAULT"):
         _ask(program, place, f"start_server -uid {os.getuid()}")
         if server := _ask(program, place, "get_server_list"):
-            return _ask(program, place, f"get_server_status {server.split()[0]}") == "ACTIVE"
-        time.sleep(0.1)
-    return False
+            status = _ask(program, place, f"get_server_status {server.split()[0]}")
+        time.sleep(SECONDS_BETWEEN_QUESTIONS)
+    return status == "ACTIVE"
 
 
 def _ask(program: str, place: Mapping[str, str], question: str) -> str:
@@ -84,7 +98,7 @@ def _ask(program: str, place: Mapping[str, str], question: str) -> str:
     with suppress(subprocess.TimeoutExpired):
         answer = subprocess.run(  # noqa: S603
             [program],
-            env=os.environ | place,
+            env=_for_service(place),
             input=f"{question}\n",
             check=False,
             capture_output=True,
@@ -93,6 +107,11 @@ def _ask(program: str, place: Mapping[str, str], question: str) -> str:
         )
         return answer.stdout.strip()
     return ""
+
+
+def _for_service(place: Mapping[str, str]) -> dict[str, str]:
+    """The service sees all cards: processes choose among those that it sees, by their own ``CUDA_VISIBLE_DEVICES``."""
+    return {**{name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}, **place}
 
 
 @contextmanager

@@ -127,8 +127,9 @@ def run(
     if jobs == 1:
         records = [_kept_run(seed, experiment, data, where, target, on_seed(seed)) for seed in seeds]
     else:
-        with side_by_side(where, jobs) as carry_out:
-            records = carry_out(run_apart, [(seed, experiment, where, data_root, target) for seed in seeds], on_seed)
+        pieces = [(seed, experiment, where, data_root, target) for seed in seeds]
+        with side_by_side(where, min(jobs, len(pieces))) as carry_out:
+            records = carry_out(run_apart, pieces, on_seed)
     record = RunRecord(experiment=to_table(experiment), seeds=records, device=where.type)
     if target is not None:
         target.write(record)

@@ -1,13 +1,15 @@
 """Processes that carry out one piece of work after another, so that one which fails, dies or lingers stops no other."""
 
+import os
 import signal
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
+from threading import Thread
 from typing import Any, NamedTuple, TypeAlias
 
 _SPAWN = get_context("spawn")  # a forked process cannot use the GPU of its parent
@@ -34,6 +36,18 @@ def tell(content: Any) -> None:
     """Let whoever waits for the piece of work that this process is busy with know how it goes."""
     if _boss is not None:
         _boss.send(_News(content))
+
+
+def end_with_parent() -> None:
+    """Let this process end when the one that began it does, however that one ends, and whatever this one is doing."""
+    parent = parent_process()
+    assert parent is not None
+
+    def follow() -> None:
+        parent.join()
+        os._exit(1)
+
+    Thread(target=follow, daemon=True).start()
 
 
 def carry_out(
@@ -91,8 +105,7 @@ class Team:
         try:
             while waiting or busy:
                 while waiting and len(busy) < self._jobs and time.monotonic() < ends:
-                    busy.append(self._idle.pop() if self._idle else _Worker(self._work))
-                    busy[-1].begin(waiting.popleft(), limit)
+                    busy.append(self._begun(waiting.popleft(), limit))
                 if not busy:
                     break
                 patience = min(worker.ends for worker in busy) - time.monotonic()
@@ -109,6 +122,18 @@ class Team:
         finally:
             for worker in busy:
                 worker.dismiss()
+
+    def _begun(self, arguments: tuple[Any, ...], limit: float) -> "_Worker":
+        """A process at work on a piece: one that waits for some, unless it has died meanwhile, or a new one."""
+        while self._idle:
+            worker = self._idle.pop()
+            with suppress(OSError):
+                worker.begin(arguments, limit)
+                return worker
+            worker.dismiss()
+        worker = _Worker(self._work)
+        worker.begin(arguments, limit)
+        return worker
 
     def _released(self, worker: "_Worker", outcome: Outcome) -> Outcome:
         # After a failure the memory or the GPU of the process may be in any state: the next piece gets a new one.
@@ -131,7 +156,8 @@ class _Worker:
     def __post_init__(self) -> None:
         self.connection, theirs = _SPAWN.Pipe()
         self._process = _SPAWN.Process(target=_serve, args=(self.work, theirs), daemon=True)
-        self._process.start()
+        with _interrupts_blocked():  # as they are in there from the start: Ctrl-C is for the boss, who ends the others
+            self._process.start()
         theirs.close()  # so that the death of the process ends the connection
 
     def begin(self, arguments: tuple[Any, ...], limit: float) -> None:
@@ -141,7 +167,7 @@ class _Worker:
     def answer(self) -> Outcome | _News:
         try:
             answer = self.connection.recv()
-        except (EOFError, ConnectionResetError):
+        except (EOFError, OSError):
             self._process.join()
             answer = None, f"the process ended with code {self._process.exitcode}"
         return answer if isinstance(answer, _News) else Outcome(self.arguments, *answer)
@@ -159,15 +185,26 @@ def _serve(work: Callable[..., Any], connection: Connection) -> None:
     """Work until nobody asks any more, or listens."""
     global _boss
     _boss = connection
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the boss too, who then ends this process
-    with suppress(EOFError, BrokenPipeError):
+    end_with_parent()
+    with suppress(EOFError, OSError):
         while True:
             arguments = connection.recv()
             try:
                 answer = work(*arguments), ""
-            except BrokenPipeError:
-                raise
             except Exception as problem:
                 lines = str(problem).strip().splitlines()
                 answer = None, f"{type(problem).__name__}: {lines[0] if lines else 'no message'}"
             connection.send(answer)
+
+
+@contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """Keep Ctrl-C waiting for a while; processes begun meanwhile never hear of it."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

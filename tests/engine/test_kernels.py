@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -308,18 +309,29 @@ def test_two_calls_with_one_generator_drop_differently(device: torch.device) -> 
     torch.testing.assert_close(again, first)
 
 
-def test_inputs_are_left_alone_and_may_lie_anyhow(device: torch.device) -> None:
-    from bandana.engine.kernels.edge_loss import loss_and_gradients
-
+@pytest.mark.parametrize("name", ["edge_loss", "wide_edge_loss"])
+def test_inputs_are_left_alone_and_may_lie_anyhow(device: torch.device, name: str) -> None:
+    loss_and_gradients = import_module(f"bandana.engine.kernels.{name}").loss_and_gradients
     given = problem(device, 9, 5, 4, 20)
     tensors = (given.z, *given.decoder, given.pairs, given.weight)
     before = [tensor.clone() for tensor in tensors]
     total, _ = loss_and_gradients(*given, 0.0, None)
-    strided = given._replace(pairs=given.pairs.T.contiguous().T, weight=given.weight.repeat(2, 1).T.contiguous()[:, 0])
-    assert not strided.pairs.is_contiguous()
-    assert not strided.weight.is_contiguous()
+    decoder = given.decoder
+    strided = given._replace(
+        z=spread(given.z),
+        decoder=decoder._replace(hidden_weight=spread(decoder.hidden_weight), hidden_bias=spread(decoder.hidden_bias)),
+        pairs=spread(given.pairs),
+        weight=spread(given.weight),
+    )
+    parts = (strided.z, *strided.decoder[:2], strided.pairs, strided.weight)
+    assert not any(part.is_contiguous() for part in parts)
     torch.testing.assert_close(loss_and_gradients(*strided, 0.0, None)[0], total)
     assert all(tensor.equal(copy) for tensor, copy in zip(tensors, before, strict=True))
+
+
+def spread(tensor: Tensor) -> Tensor:
+    """The same numbers, with others between them."""
+    return torch.stack([tensor, tensor + 1], dim=-1)[..., 0]
 
 
 def random_matrix(device: torch.device, rows: int, cols: int, entries: int) -> tuple[Structure, Tensor]:
@@ -360,7 +372,7 @@ def test_a_product_reads_operands_of_any_layout(device: torch.device) -> None:
 
     structure, values = random_matrix(device, 9, 9, 30)
     dense, loop = torch.randn(9, 5, device=device), torch.randn(9, device=device)
-    strided = [torch.stack([operand, operand + 1], dim=-1)[..., 0] for operand in (values, dense, loop)]
+    strided = [spread(operand) for operand in (values, dense, loop)]
     assert not any(operand.is_contiguous() for operand in strided)
     where = structure.rowptr, structure.col
     expected = spmm(*where, values, dense, loop=loop)

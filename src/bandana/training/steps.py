@@ -140,6 +140,8 @@ def own_stream(device: torch.device) -> Iterator[None]:
         return
     stream = _stream(torch.device("cuda", torch.cuda.current_device() if device.index is None else device.index))
     stream.wait_stream(torch.cuda.current_stream(device))
-    with torch.cuda.stream(stream):
-        yield
-    torch.cuda.current_stream(device).wait_stream(stream)
+    try:
+        with torch.cuda.stream(stream):
+            yield
+    finally:
+        torch.cuda.current_stream(device).wait_stream(stream)

@@ -8,7 +8,6 @@ Every trial is kept when it ends, so that a race can be stopped anywhere and be 
 """
 
 import gc
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -16,10 +15,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import count
-from multiprocessing import active_children, get_context, parent_process
+from multiprocessing import active_children, get_context
 from pathlib import Path
 from statistics import fmean
-from threading import Thread
 from typing import Any, NamedTuple
 
 import torch
@@ -32,6 +30,7 @@ from bandana.tuning.sampling import importance, propose, require_optuna
 from bandana.tuning.trials import Trial, failure_of, ranked
 from bandana.tuning.tune import Search, tuned_recipe
 from bandana.tuning.validation import read_off, readable, validation_scores
+from bandana.workers import end_with_parent
 
 FIRST_FRESH_SEED = 2000
 """Second legs take seeds from here on, first legs those before, and reported runs those from 0."""
@@ -248,15 +247,7 @@ def _process() -> ProcessPoolExecutor:
 
 def _begin() -> None:
     torch.set_num_threads(1)
-    Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    """A process whose parent was killed would otherwise wait for work for ever."""
-    parent = parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
+    end_with_parent()
 
 
 @contextmanager

@@ -157,7 +157,7 @@ def _judge(
     if jobs == 1:
         yield lambda experiment: validation_scores(experiment, data, what.seeds, device, on_epoch=on_epoch)
         return
-    with side_by_side(device, jobs) as carry_out:
+    with side_by_side(device, min(jobs, len(what.seeds))) as carry_out:
         yield lambda experiment: carry_out(
             judge_apart, [(seed, experiment, device, data_root) for seed in what.seeds], lambda seed: on_epoch
         )

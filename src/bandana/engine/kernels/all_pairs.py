@@ -29,7 +29,7 @@ _MOST_RANGES = 16
 _INTERPRETED_CORES = 2
 _NEWEST = 9  # major compute capability: later cards multiply by instructions that need more room than counted here
 _BYTES = {"highest": 2 * _EXACT_PARTS, "high": 4, "medium": 2}
-_MOST_ELEMENTS = 1 << 31  # numbered with 32 bits
+_MOST_ELEMENTS = 1 << 30  # two parts of them are numbered with 31 bits
 
 
 class Tiling(NamedTuple):

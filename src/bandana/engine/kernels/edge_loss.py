@@ -46,7 +46,8 @@ def loss_and_gradients(
     """
     slope, offset = margin_layer(decoder)
     scale = keep_scale(rate) if rate else 1.0
-    hidden_weight = decoder.hidden_weight * scale if rate else decoder.hidden_weight
+    hidden_weight = (decoder.hidden_weight * scale if rate else decoder.hidden_weight).contiguous()
+    hidden_bias = decoder.hidden_bias.contiguous()
     hidden, width = hidden_weight.shape
     units = max(triton.next_power_of_2(hidden), 16)
     precision = _PRECISIONS[torch.get_float32_matmul_precision()]
@@ -56,7 +57,7 @@ def loss_and_gradients(
     blocks = triton.cdiv(width, columns)
     splits = max(back.programs * cores // blocks, 1)
     seed = draw_seed(generator) if generator is not None and rate else None
-    pairs, weight = pairs.contiguous(), weight.contiguous()
+    z, pairs, weight = z.contiguous(), pairs.contiguous(), weight.contiguous()
     shape = {"width": width, "hidden": hidden, "kept": round(LEVELS / scale)}
     kind = {
         "DROPOUT": seed is not None,
@@ -75,7 +76,7 @@ def loss_and_gradients(
             _to_hidden[(sums.shape[0],)](
                 *ends,
                 weight[first : first + size],
-                decoder.hidden_bias,
+                hidden_bias,
                 slope,
                 offset,
                 sums,

@@ -29,7 +29,7 @@ def loss_and_gradients(
     slope, offset = margin_layer(decoder)
     scale = keep_scale(rate) if rate else 1.0
     hidden_weight = decoder.hidden_weight * scale if rate else decoder.hidden_weight
-    pairs, weight = pairs.contiguous(), weight.contiguous()
+    z, pairs, weight = z.contiguous(), pairs.contiguous(), weight.contiguous()
     size = min(max(_CHUNK // z.shape[1], 1), pairs.shape[1])
     seed = draw_seed(generator) if generator is not None and rate else None
     kept = round(LEVELS / scale)
