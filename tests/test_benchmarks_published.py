@@ -34,7 +34,7 @@ def row(method: str, dataset: str, seed: int, task: str = "node", protocol: str 
 def paper(**means: float | None) -> dict:
     """Published micro-F1 on Cora by method; None for a method that ran out of memory."""
     return {
-        (name, "cora", "micro_f1"): Figure(mean, None if mean is None else 0.1, "OOM" if mean is None else "")
+        (name, "cora", "micro_f1"): Figure(None, None, "OOM", "") if mean is None else Figure(mean, 0.1, "", "")
         for name, mean in means.items()
     }
 
@@ -120,7 +120,7 @@ def test_ranks_compare_like_with_like() -> None:
         row(name, "cora", 0, micro_f1=value) for name, value in {"a": 0.9, "b": 0.95, "d": 0.7, "new": 0.99}.items()
     ]
     rows.append(row("c", "cora", 0, failed="OutOfMemoryError: "))
-    printed = paper(a=80.0, b=None, c=85.0, d=90.0) | {("b", "cs", "micro_f1"): Figure(70.0, 0.1, "")}
+    printed = paper(a=80.0, b=None, c=85.0, d=90.0) | {("b", "cs", "micro_f1"): Figure(70.0, 0.1, "", "")}
     ranks = {rank.method: rank[2:] for rank in figures.rank(figures.compare(rows, printed), printed)}
     assert ranks == {
         "b": (1.0, 1, 1.0, 1, None, None, 0),

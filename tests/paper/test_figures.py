@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 import torch
 
+from bandana.config import to_table
 from bandana.graph import Graph
 from bandana.method import GraphSpec
 from bandana.paper.artifact import Artifact, Picture, Piece, Result, Scope
+from bandana.paper.cookbook import recipe
 from bandana.paper.figures import (
     depth,
     depth_last_layer,
@@ -74,6 +76,25 @@ def test_a_figure_without_results_says_so(module: ModuleType) -> None:
     shown = picture(module.ARTIFACT, [(piece, Result(None, "not run: data set missing")) for piece in pieces])
     assert not shown.rows
     assert any("not run" in note for note in shown.notes)
+    assert not any(note.endswith(": .") for note in shown.notes)
+
+
+@pytest.mark.parametrize(
+    ("module", "names"),
+    [
+        (karate, "discrete; uniform; bandwidths: not run"),
+        (entropy, "GCN, MaskGAE; GAT, MaskGAE; bandwidths, Bandana: not run"),
+        (
+            manifold,
+            "MaskGAE-edge on Swiss Roll; Bandana on Swiss Roll; untrained encoder on Swiss Roll; ",
+        ),
+    ],
+)
+def test_a_reason_is_told_once_for_all_seeds(module: ModuleType, names: str) -> None:
+    results = [(piece, Result(None, "not run yet; to run it: x")) for piece in module.ARTIFACT.pieces(Scope(seeds=3))]
+    (note,) = (note for note in picture(module.ARTIFACT, results).notes if "not run yet" in note)
+    assert note.startswith(names)
+    assert note.endswith(": not run yet; to run it: x.")
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.ARTIFACT.name)
@@ -197,7 +218,8 @@ def test_attention_weights_are_those_the_layer_mixes_with(random_graph: GraphFac
 
 def test_attention_trains_under_maskgae(random_graph: GraphFactory) -> None:
     graph = random_graph(60, 240)
-    first, again = (entropy.train_attention("karate", graph, 0, 3) for _ in range(2))
+    experiment = recipe("maskgae_edge", "karate", "node", {"training.epochs": 3})
+    first, again = (entropy.train_attention(experiment, graph, 0) for _ in range(2))
     start = entropy.AttentiveMaskGAE(first.config, GraphSpec.of(graph))
     assert not any(name.startswith("encoder") for name, _ in first.named_parameters())
     assert all(torch.equal(a, b) for a, b in zip(first.parameters(), again.parameters(), strict=True))
@@ -234,14 +256,8 @@ def test_distances_along_a_path_correlate_fully() -> None:
 
 
 def test_manifold_piece_keeps_the_labels_of_those_it_shows() -> None:
-    arguments = {
-        "dataset": "swiss_roll",
-        "method": "bandana",
-        "seed": 0,
-        "shown": 60,
-        "changes": {"training.epochs": 2},
-    }
-    piece = Piece("manifold", arguments)
+    experiment = recipe("bandana", "swiss_roll", "link", {"training.epochs": 2})
+    piece = Piece("manifold", {"experiment": to_table(experiment), "seed": 0, "shown": 60})
     values = perform(piece)
     assert len(values["places"]) == len(values["truth"]) == len(values["labels"]) == 60
     assert all(-1 <= values[name] <= 1 for name in manifold.MEASURES)
@@ -271,8 +287,14 @@ def test_only_discrete_masks_cut_nodes_off(hand_graph: GraphFactory) -> None:
     assert karate.cut_off(graph, MaskConfig(distribution="bernoulli"), 0) == pytest.approx(expected, abs=0.25)
 
 
+def shortened(piece: Piece) -> Piece:
+    table = piece.arguments["experiment"]
+    short = {**table, "training": {**table["training"], "epochs": 5}}
+    return Piece(piece.work, {**piece.arguments, "experiment": short})
+
+
 def test_karate_under_three_masks() -> None:
-    pieces = [Piece(p.work, {**p.arguments, "epochs": 5}) for p in karate.ARTIFACT.pieces(Scope(quick=True))]
+    pieces = list(map(shortened, karate.ARTIFACT.pieces(Scope(quick=True))))
     shown = picture(karate.ARTIFACT, [(piece, Result(perform(piece))) for piece in pieces])
     assert [row[0] for row in shown.rows] == list(karate.MASKS)
     assert any("That bandwidths hold them together best is" in note for note in shown.notes)

@@ -1,4 +1,4 @@
-"""The machinery of `bandana reproduce`: keys, memory, order, failures, rows from elsewhere, and the command."""
+"""The machinery of `bandana reproduce`: memory, order, failures, what narrows it, and the command."""
 
 import csv
 import json
@@ -7,43 +7,30 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
+import torch
+from rich.console import Console
+from sample_pieces import counted, masked, plan, trained
 from typer.testing import CliRunner
 
 from bandana.cli import app
-from bandana.config import to_table
 from bandana.errors import UserError
 from bandana.experiment import Experiment
-from bandana.paper import cache as caching
 from bandana.paper import reproduce
-from bandana.paper.artifact import Artifact, Piece, Result, Scope
+from bandana.paper.artifact import Piece, Scope
 from bandana.paper.cache import Cache, Entry
 from bandana.paper.catalogue import PAPER_ORDER, artifacts, find
 from bandana.paper.cookbook import recipe
 from bandana.paper.costs import calibrate, units
-from bandana.paper.pieces import config_name, configuration, digest_of, training
-from bandana.paper.reproduce import Plan, open_pieces, run_pieces, survey
-from bandana.paper.rows import read_rows, result_in, to_rows
-from bandana.paper.standing import standing_of
-from bandana.paper.work import _statements, kind_of, work
-from bandana.paper.write_out import command_of
+from bandana.paper.grid import state_of
+from bandana.paper.pieces import config_name, configuration
+from bandana.paper.reproduce import command_of, open_pieces, run_pieces, survey
+from bandana.paper.standing import Standing, standing_of
+from bandana.paper.work import kind_of, work
+from bandana.terminal import paper as terminal
 from bandana.workers import Outcome
-
-
-def counted(name: str = "karate") -> Piece:
-    return Piece("statistics", {"dataset": name})
-
-
-def trained(method: str = "bandana", dataset: str = "karate", seed: int = 0, **changes: Any) -> Piece:
-    return training(recipe(method, dataset, "node", changes), seed)
-
-
-def plan(tmp_path: Path, *pieces: Piece, **more: Any) -> Plan:
-    artifact = Artifact(name="mine", kind="table", title="Mine", pieces=lambda scope: pieces, show=lambda results: [])
-    return Plan(
-        artifacts=[artifact], scope=Scope(), cache=Cache(tmp_path / "cache", "cpu", None), out=tmp_path / "out", **more
-    )
 
 
 @pytest.fixture
@@ -61,43 +48,6 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> list[Piece]:
 
     monkeypatch.setattr(reproduce, "carry_out", carry_out)
     return begun
-
-
-def test_a_key_is_that_of_the_content_and_not_of_the_way_it_is_written(tmp_path: Path) -> None:
-    cache = Cache(tmp_path, "cpu", None)
-    key = cache.key(Piece("mask-ratio", {"dataset": "karate", "seed": 0}))
-    assert key == cache.key(Piece("mask-ratio", {"seed": 0, "dataset": "karate"}))
-    assert cache.key(Piece("mask-ratio", {"dataset": "karate", "seed": 1})) != key
-    assert cache.key(Piece("statistics", {"dataset": "karate", "seed": 0})) != key
-    assert cache.key(Piece("mask-ratio", {"dataset": "digits", "seed": 0})) != key
-    sent = json.loads(json.dumps(trained().arguments, default=list))
-    assert cache.key(Piece("experiment", sent)) == cache.key(trained())
-
-
-def test_a_key_changes_with_data_and_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cache, piece = Cache(tmp_path, "cpu", None), counted()
-    before = cache.key(piece)
-    monkeypatch.setattr(caching, "content_of", lambda dataset, root: "other edges")
-    with_other_data = cache.key(piece)
-    monkeypatch.undo()
-    monkeypatch.setattr(caching, "code_version", lambda kind: "other statements")
-    assert len({before, with_other_data, cache.key(piece)}) == 3
-
-
-def test_only_what_is_about_the_device_depends_on_it(tmp_path: Path) -> None:
-    cpu, gpu = Cache(tmp_path, "cpu", None), Cache(tmp_path, "cuda", None)
-    assert cpu.key(counted()) == gpu.key(counted())
-    timed = Piece("growth", {"component": "total", "variable": "n", "base": [1, 1, 1, 1], "doublings": 2})
-    assert cpu.key(timed) != gpu.key(timed)
-
-
-def test_comments_and_docstrings_are_no_statements(tmp_path: Path) -> None:
-    files = [tmp_path / f"{name}.py" for name in "abc"]
-    files[0].write_text('"""One."""\ndef f(x):\n    """Two."""\n    return x  # three\n')
-    files[1].write_text("def f( x ):\n    return x\n")
-    files[2].write_text("def f(x):\n    return -x\n")
-    same, also_same, other = map(_statements, files)
-    assert same == also_same != other
 
 
 def test_two_kinds_of_work_cannot_share_a_name() -> None:
@@ -136,7 +86,7 @@ def test_first_seeds_come_before_second_ones_and_the_cheap_before_the_dear(tmp_p
 
 
 def test_nothing_is_done_twice_and_failures_are_kept_until_asked_for(tmp_path: Path, in_process: list[Piece]) -> None:
-    bad = Piece("mask-ratio", {"dataset": "karate"})
+    bad = Piece("heuristics", {"dataset": "karate", "held_out": [0.05, 0.1]})
     wanted = plan(tmp_path, counted(), bad)
     done = list(run_pieces(wanted, open_pieces(survey(wanted)), device="cpu"))
     assert sorted(bool(piece.failure) for piece in done) == [False, True]
@@ -151,7 +101,7 @@ def test_nothing_is_done_twice_and_failures_are_kept_until_asked_for(tmp_path: P
 def test_stopping_loses_only_what_is_in_flight(
     tmp_path: Path, in_process: list[Piece], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted = plan(tmp_path, *[Piece("mask-ratio", {"dataset": "karate", "seed": seed}) for seed in range(4)])
+    wanted = plan(tmp_path, *[masked(seed) for seed in range(4)])
     first = open_pieces(survey(wanted))
     runs = run_pieces(wanted, first, device="cpu")
     assert [next(runs).piece, next(runs).piece] == first[:2]
@@ -171,7 +121,7 @@ def test_data_that_are_not_here_are_named_with_the_command(tmp_path: Path, monke
     missing, here = survey(wanted)["mine"]
     assert missing.result.values is None
     assert missing.result.failure.startswith("not run: data set missing")
-    assert "bandana reproduce mine --datasets ogbl-ppa" in missing.result.failure
+    assert "bandana reproduce mine --seeds 3 --datasets ogbl-ppa --data-root" in missing.result.failure
     assert open_pieces(survey(wanted), retry_failed=True) == [here.piece]
     standing = standing_of(wanted.artifacts[0], [missing, here], calibrate([]))
     assert (standing.pieces, standing.done, standing.state) == (2, 0, "not begun; no data: ogbl-ppa")
@@ -201,63 +151,6 @@ def test_costs_are_learnt_from_pieces_of_the_same_method_first() -> None:
     assert rates[0] * units(other) < costs.seconds(other) < rates[1] * units(other)
     twice = trained("gae", **{"training.epochs": 2 * quick.arguments["experiment"]["training"]["epochs"]})
     assert costs.seconds(twice) > 1.5
-
-
-FIELDS = ("method", "dataset", "task", "protocol", "seed", "micro_f1", "macro_f1", "auc", "config", "failed")
-
-
-def rows_file(path: Path, *rows: dict[str, object], fields: Iterable[str] = FIELDS) -> Path:
-    with path.open("w", newline="") as file:
-        table = csv.DictWriter(file, list(fields), restval="", extrasaction="ignore")
-        table.writeheader()
-        table.writerows(rows)
-    return path
-
-
-def row(experiment: Experiment, seed: int, protocol: str = "clean", **more: object) -> dict[str, object]:
-    names = {"method": experiment.method, "dataset": experiment.dataset, "task": experiment.task}
-    return {**names, "protocol": protocol, "seed": seed, "config": digest_of(to_table(experiment)), **more}
-
-
-def test_rows_from_elsewhere_count_where_settings_and_seed_agree(tmp_path: Path) -> None:
-    experiment = recipe("bandana", "cora", "node")
-    clean, published = {"micro_f1": 0.8, "macro_f1": 0.7}, {"micro_f1": 0.8, "macro_f1": 0.75}
-    rows = read_rows(
-        [rows_file(tmp_path / "a.csv", row(experiment, 1, **clean), row(experiment, 1, "paper", **published))]
-    )
-    found = result_in(rows, training(experiment, 1))
-    assert found is not None
-    assert found.values is not None
-    assert (found.values["metrics"], found.values["as_published"]) == (clean, published)
-    assert result_in(rows, training(experiment, 2)) is None
-    other = recipe("bandana", "cora", "node", {"training.lr": 0.5})
-    assert result_in(rows, training(other, 1)) is None
-    assert result_in(rows, counted()) is None
-    in_tf32 = recipe("bandana", "cora", "node", {"training.precision": "tf32"})
-    assert digest_of(to_table(in_tf32)) == digest_of(to_table(experiment))
-
-
-def test_a_failed_row_speaks_for_the_recipe_alone_and_only_until_something_is_known(tmp_path: Path) -> None:
-    experiment = recipe("gca", "karate", "node")
-    failed = {**row(experiment, 0, failed="OutOfMemoryError: too much"), "config": ""}
-    rows = read_rows([rows_file(tmp_path / "a.csv", failed)])
-    assert result_in(rows, training(experiment, 0)) == Result(None, "OutOfMemoryError: too much")
-    assert result_in(rows, training(recipe("gca", "karate", "node", {"training.lr": 0.5}), 0)) is None
-    wanted = plan(tmp_path, training(experiment, 0), rows=rows)
-    assert survey(wanted)["mine"][0].result.failure == "OutOfMemoryError: too much"
-    wanted.cache.put(training(experiment, 0), Entry({"metrics": {}}, "", 1.0), {})
-    assert survey(wanted)["mine"][0].result.failure == ""
-
-
-def test_files_that_are_no_rows_are_refused(tmp_path: Path) -> None:
-    experiment = recipe("gae", "cora", "node")
-    without = rows_file(tmp_path / "b.csv", row(experiment, 0), fields=[name for name in FIELDS if name != "config"])
-    with pytest.raises(UserError, match=r"b\.csv: has no column 'config'"):
-        read_rows([without])
-    with pytest.raises(UserError, match=r"c\.csv, row 2: holds a figure that is no number"):
-        read_rows([rows_file(tmp_path / "c.csv", row(experiment, 0, micro_f1="high"))])
-    with pytest.raises(UserError, match=r"d\.csv: cannot be read"):
-        read_rows([tmp_path / "d.csv"])
 
 
 def test_every_artifact_says_what_it_is_and_sends_only_plain_values() -> None:
@@ -306,30 +199,98 @@ def test_the_command_runs_what_is_missing_in_other_processes_and_writes_everythi
     assert cells["swiss_roll", "edges"]["ours_mean"] == "6712"
     assert cells["swiss_roll", "edges"]["verdict"] == "same"
     assert cells["two_moon", "edges"]["verdict"] == "higher"
-    assert all(Path(name).is_file() for line in cells.values() for name in line["origins"].split())
+    assert all((out / name).is_file() for line in cells.values() for name in line["origins"].split())
     listed = CliRunner().invoke(app, [*words[:3], "--list", "--json", *words[3:]])
     (standing,) = json.loads(listed.output)
     assert (standing["done"], standing["pieces"], standing["state"]) == (2, 2, "done")
 
 
-def test_what_was_trained_is_written_as_rows_that_can_be_read_again(tmp_path: Path) -> None:
-    node, link = recipe("gae", "karate", "node"), recipe("gae", "karate", "link")
-    facts = {"diagnostics": {}, "seconds": {"pretrain": 1.5}, "precision": "float32", "best_epoch": 3, "epochs": 4}
-    results = [
+def test_what_is_not_run_is_named_with_a_command_that_would_run_it(tmp_path: Path) -> None:
+    for scope in (Scope(seeds=10, methods=("gae",)), Scope(quick=True)):
+        wanted = replace(plan(tmp_path, masked(0)), scope=scope)
+        (item,) = survey(wanted)["mine"]
+        assert item.result.failure == f"not run yet; to run it: {command_of('mine', scope)}"
+
+
+def test_a_process_that_was_killed_need_not_have_wanted_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    killed = Outcome((masked(0), "cpu", None, None), None, "the process ended with code -9")
+    monkeypatch.setattr(reproduce, "carry_out", lambda *arguments, **options: [killed])
+    wanted = plan(tmp_path, masked(0))
+    (done,) = run_pieces(wanted, [masked(0)], device="cpu")
+    (item,) = survey(wanted)["mine"]
+    assert item.result.failure == done.failure
+    assert "was killed" in done.failure
+    assert state_of(done.failure) == "failed"
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
         (
-            training(node, 1),
-            Result({"metrics": {"micro_f1": 0.5, "macro_f1": 0.25}, "as_published": {"micro_f1": 0.75}, **facts}),
+            ["link-prediction", "--datasets", "karate"],
+            "--datasets karate leaves nothing of it; there are the data sets ",
         ),
-        (training(link, 0), Result({"metrics": {"auc": 0.5, "ap": 0.25}, **facts, "diagnostics": {"mask_ratio": 0.7}})),
-        (training(link, 2), Result(None, "not run yet")),
-    ]
-    path = tmp_path / "trainings.csv"
-    path.write_text(to_rows(results + results[:1]), encoding="utf-8")
-    rows = read_rows([path])
-    assert len(rows) == 2
-    for piece, result in results[:2]:
-        found = result_in(rows, piece)
-        assert found is not None
-        assert found.values is not None
-        assert result.values is not None
-        assert {name: found.values[name] for name in result.values} == result.values
+        (
+            ["mask-ratios", "--methods", "gae,vgae"],
+            "--methods gae,vgae leaves nothing of it; there are the data sets cora",
+        ),
+        (["targets", "--quick", "--datasets", "cora"], "with --quick there are the data sets digits and the methods"),
+        (["manifold", "--datasets", "cora", "--methods", "gae"], "the data sets swiss_roll, two_moon and the methods"),
+    ],
+)
+def test_what_leaves_nothing_is_refused(tmp_path: Path, words: list[str], complaint: str) -> None:
+    out = tmp_path / "out"
+    result = CliRunner().invoke(app, ["reproduce", *words, "--no-run", "--out", str(out)])
+    assert isinstance(result.exception, UserError)
+    assert complaint in str(result.exception)
+    assert not out.exists()
+
+
+def test_artifacts_that_need_no_work_are_not_refused() -> None:
+    reproduce.refuse_nothing(find(["hyperparameters"]), Scope(datasets=("karate",)))
+    reproduce.refuse_nothing(find(["all"]), Scope(methods=("gae",)))
+
+
+def test_links_of_the_page_lead_to_configurations_wherever_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    cache = Cache(tmp_path / "cache", "cpu", None)
+    for piece in artifacts()["statistics"].pieces(Scope(quick=True)):
+        cache.put(piece, Entry(dict.fromkeys(("nodes", "edges", "features", "classes", "density"), 7), "", 1.0), {})
+    common = ["reproduce", "statistics", "--quick", "--no-run", "--cache", str(cache.folder), "--device", "cpu"]
+    for out in ("results/here", str(tmp_path / "there")):
+        result = CliRunner().invoke(app, [*common, "--out", out])
+        assert result.exit_code == 0, result.output
+        page = (Path(out) / "index.html").read_text(encoding="utf-8")
+        details = json.loads(page.partition('id="details">')[2].partition("</script>")[0])
+        links = [link for cell in details for _, link in cell["links"]]
+        assert len(links) == len(details) > 0
+        for link in links:
+            assert (Path(out) / unquote(link)).is_file()
+        assert str(tmp_path) not in (Path(out) / "statistics-1.csv").read_text(encoding="utf-8")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_what_was_computed_on_a_gpu_is_shown_where_there_is_none(tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "cache", "cuda", None)
+    for piece in artifacts()["complexity"].pieces(Scope(quick=True)):
+        sizes = [float(2**step) for step in range(3)]
+        cache.put(piece, Entry({"values": sizes, "seconds": sizes, "mb": sizes}, "", 1.0), {})
+    words = ["reproduce", "complexity", "--quick", "--device", "cuda", "--cache", str(cache.folder)]
+    shown = CliRunner().invoke(app, [*words, "--no-run", "--out", str(tmp_path / "out")])
+    assert shown.exit_code == 0, shown.output
+    assert "done." in shown.output
+    (listed,) = json.loads(CliRunner().invoke(app, [*words, "--list", "--json"]).output)
+    assert listed["state"] == "done"
+    refused = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "out")])
+    assert isinstance(refused.exception, UserError)
+    assert "torch sees no CUDA device" in str(refused.exception)
+
+
+def test_the_list_names_every_artifact_in_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    row = Standing("node-classification", "table", "", 1224, 12, 1e6, "begun; no data: ogbl-collab, ogbl-ppa, ogbn-mag")
+    monkeypatch.setattr(terminal, "standing_of", lambda *facts: row)
+    monkeypatch.setattr(terminal, "console", Console(width=60))
+    result = CliRunner().invoke(app, ["reproduce", "statistics", "--list", "--quick", "--cache", str(tmp_path)])
+    assert {"node-classification", "table", "1224", "12"} <= set(result.output.split())

@@ -19,9 +19,12 @@ from bandana.reporting.compare import (
     judge,
     mean_ranks,
     out_of_memory,
+    rounding_variance,
 )
 
-Draws = st.lists(st.floats(60, 99), min_size=2, max_size=12)
+Figures = st.floats(60, 99).map(lambda figure: figure + 0.1234567891)
+"""With so many digits that none seem to be lost by rounding."""
+Draws = st.lists(Figures, min_size=2, max_size=12)
 
 
 def score(values: list[float]) -> Score:
@@ -51,7 +54,7 @@ def test_seeds_are_compared_by_welchs_statistic(ours: list[float], theirs: list[
     assert (abs(found.difference) > found.reach) == (found.p < LEVEL)
 
 
-@given(Draws, st.floats(60, 99))
+@given(Draws, Figures)
 def test_one_draw_is_compared_as_a_sample_of_one(ours: list[float], theirs: float) -> None:
     """Without a probe's part, a prediction interval is the t-test of a sample against another of a single value."""
     assume(stdev(ours) > 1e-3)
@@ -60,7 +63,7 @@ def test_one_draw_is_compared_as_a_sample_of_one(ours: list[float], theirs: floa
     assert found.p == pytest.approx(stats.ttest_ind(ours, [theirs]).pvalue, abs=1e-9)
 
 
-@given(Draws, st.floats(60, 99), st.floats(0.01, 3))
+@given(Draws, Figures, st.floats(0.01, 3))
 def test_what_varies_between_probes_only_makes_a_verdict_more_careful(
     ours: list[float], theirs: float, spread: float
 ) -> None:
@@ -127,8 +130,44 @@ def test_without_a_printed_deviation_the_mean_is_one_draw() -> None:
 
 
 def test_figures_that_never_vary_differ_if_they_are_not_equal() -> None:
-    for mean, expected in ((80.0, "same"), (80.01, "higher")):
-        assert judge(Score(mean, 0.0, 3), Score(80.0, 0.0, 10), published_over="seeds")[0] == expected
+    for mean, expected in ((80.25, "same"), (80.35, "higher")):
+        assert judge(Score(mean, 0.0, 3), Score(80.25, 0.0, 10), published_over="seeds")[0] == expected
+
+
+@pytest.mark.parametrize("sd", [None, 0.0])
+def test_rounding_to_the_printed_digits_is_no_difference(sd: float | None) -> None:
+    """Mask ratios hardly vary between seeds, and the paper prints four digits; the last one of Photo is a zero."""
+    for mean, expected in ((0.70762, "same"), (0.70778, "same"), (0.7073, "lower"), (0.7081, "higher")):
+        assert judge(Score(mean, 1e-5, 3), Score(0.7077, sd, 10), published_over="seeds")[0] == expected
+    assert judge(Score(0.962922, 1.3e-5, 3), Score(0.9630, sd, 10), published_over="seeds")[0] == "same"
+
+
+@pytest.mark.parametrize(
+    ("printed", "unit"),
+    [
+        (Score(84.62, 0.37, 10), 0.01),
+        (Score(84.6, 0.37, 10), 0.01),
+        (Score(84.62, 0.4, 10), 0.01),
+        (Score(84.6, None, 10), 0.1),
+        (Score(10556.0, None, 1), 1.0),
+        (Score(0.7077, None, 1), 1e-4),
+        (Score(1e-6, None, 1), 1e-6),
+    ],
+)
+def test_rounding_varies_as_evenly_spread_figures_do(printed: Score, unit: float) -> None:
+    assert rounding_variance(printed) == pytest.approx(stats.uniform(scale=unit).var())
+
+
+def test_five_in_a_hundred_rounded_figures_are_called_different_at_most() -> None:
+    """Where seeds hardly vary, so that nearly all of the difference is the rounding of the printed figure."""
+    random, times = np.random.default_rng(0), 1000
+    wrong = 0
+    for _ in range(times):
+        true = random.uniform(80, 81)
+        printed = round(float(random.normal(true, 0.002)), 2)
+        ours = score(random.normal(true, 0.002, 10).tolist())
+        wrong += judge(ours, Score(printed, None, 1), published_over="probes")[0] != "same"
+    assert wrong / times < LEVEL
 
 
 @given(st.lists(st.floats(0, 1), max_size=12))

@@ -24,7 +24,8 @@ def reproduce(
     ),
     cache: Annotated[Path, typer.Option(help="Folder that remembers what was computed.")] = Path("runs/reproduce"),
     rows: Annotated[
-        list[Path] | None, typer.Option(help="CSV of benchmarks/published.py whose runs count as done. Repeatable.")
+        list[Path] | None,
+        typer.Option(help="CSV of trainings that count as done. Repeatable; the first file that has one counts."),
     ] = None,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Repeat what failed before.")] = False,
     budget_seconds: Annotated[float, typer.Option(min=0, help="Begin nothing after this time.")] = float("inf"),
@@ -42,7 +43,11 @@ def reproduce(
     from bandana.terminal.paper import plan_of, reproduce_and_show, show_list_of
 
     wanted = names or (["all"] if show_list else [])
-    plan = plan_of(wanted, seeds, quick, datasets, methods, cache, out, rows or [], retry_failed, device, data_root)
+    computes = run and not show_list
+    plan = plan_of(
+        *(wanted, seeds, quick, datasets, methods, cache, out, rows or [], retry_failed, device, data_root),
+        run=computes,
+    )
     if show_list:
         show_list_of(plan, jobs, json)
     else:

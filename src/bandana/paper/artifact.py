@@ -49,6 +49,7 @@ class Cell:
         note: In words: the test behind the verdict, or why there is no figure.
         protocol: How ours was scored.
         origins: Configurations of the runs behind it.
+        missing: Why there is no figure of ours, with the command that would make it; empty if there is one.
     """
 
     row: str
@@ -59,6 +60,7 @@ class Cell:
     note: str = ""
     protocol: str = ""
     origins: tuple[str, ...] = ()
+    missing: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +74,8 @@ class Sheet:
         cells: At most one for each row and column.
         notes: Sentences below the table.
         highest_is_best: Whether the largest figure of a column is its best; None marks no best.
+        below: A table of the same rows and columns. LaTeX sets its figures below this one's in cells of two lines.
+        counted: What the number in brackets beside a figure counts.
     """
 
     title: str
@@ -80,6 +84,8 @@ class Sheet:
     cells: tuple[Cell, ...]
     notes: tuple[str, ...] = ()
     highest_is_best: bool | None = True
+    below: "Sheet | None" = None
+    counted: str = "seeds"
 
 
 @dataclass(frozen=True, kw_only=True)

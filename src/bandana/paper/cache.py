@@ -9,11 +9,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from bandana.data.datasets import find_dataset, load, presence
 from bandana.files import write_text
-from bandana.graph import SparseFeatures
+from bandana.graph import Features, SparseFeatures
 from bandana.paper.artifact import Piece
 from bandana.paper.pieces import configuration, dataset_of
 from bandana.paper.work import code_version, kind_of
@@ -87,9 +88,7 @@ def content_of(dataset: str, data_root: Path | None) -> str:
         return MISSING
     data = load(dataset, data_root)
     graph, digest = data.graph, hashlib.sha256()
-    features = graph.x.values if isinstance(graph.x, SparseFeatures) else graph.x
-    pattern = graph.x.structure.col if isinstance(graph.x, SparseFeatures) else None
-    tensors = [graph.edge_index, features, pattern, graph.y, graph.weight]
+    tensors = [graph.edge_index, *_of_features(graph.x), graph.y, graph.weight]
     if data.node_split is not None:
         tensors += [data.node_split.train, data.node_split.valid, data.node_split.test]
     if data.edge_split is not None:
@@ -97,6 +96,13 @@ def content_of(dataset: str, data_root: Path | None) -> str:
     for tensor in tensors:
         digest.update(b"none" if tensor is None else _bytes(tensor))
     return digest.hexdigest()
+
+
+def _of_features(x: Features) -> list[Tensor]:
+    """All that tells two matrices apart: of a sparse one its size, and which of its entries is stored where."""
+    if not isinstance(x, SparseFeatures):
+        return [x]
+    return [torch.tensor(x.shape), x.structure.rowptr, x.structure.col, x.values]
 
 
 def _bytes(tensor: Tensor) -> bytes:

@@ -11,6 +11,7 @@ KINDS = ("table", "figure", "check")
 PAPER_ORDER = (
     *("node-classification", "link-prediction", "mask-ablation", "targets", "mask-ratios", "statistics"),
     *("hyperparameters", "complexity", "time-and-memory", "end-to-end", "ogb", "wiki-cs", "semi-supervised"),
+    "tuned",
     *("masking", "depth", "depth-last-layer", "entropy", "manifold", "karate", "temperature", "embedding-size"),
 )
 """Where a reader of the paper looks for them; any other follows by name."""

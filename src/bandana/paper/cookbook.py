@@ -68,6 +68,11 @@ def load_recipe(method: str, dataset: str, task: str, book: str | None = None) -
     )
 
 
+def has_cell(method: str, dataset: str, task: str, book: str) -> bool:
+    """Whether a book that comes with the package has settings for this data set and task."""
+    return dataset in read_toml(RECIPES / f"{method}-{book}.toml").get(task, {})
+
+
 @cache
 def _shipped_book(method: str) -> Mapping[str, Any]:
     """The book that comes with the package; tables of many cells ask for it again and again."""

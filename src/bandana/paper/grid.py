@@ -1,5 +1,6 @@
 """From results to a table: every piece falls into a cell, and every cell gets a mean over seeds and a verdict."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
@@ -8,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from bandana.errors import WANT_OF_MEMORY
 from bandana.paper.artifact import Cell, Piece, Result, Score, Sheet, State
-from bandana.paper.published import Printed
+from bandana.paper.published import Printed, published
 from bandana.reporting.compare import Over, chance_note, judge, out_of_memory
 
 Results: TypeAlias = Sequence[tuple[Piece, Result]]
@@ -16,8 +17,11 @@ Place: TypeAlias = tuple[str, str]
 """Row and column."""
 Published: TypeAlias = Mapping[Place, Printed]
 
-ENDED_FOR_MEMORY = (*WANT_OF_MEMORY, "MemoryError", "ended with code -9")
-"""How torch, Python, and a system that ends processes say that memory did not suffice."""
+ENDED_FOR_MEMORY = (*WANT_OF_MEMORY, "MemoryError")
+"""How torch and Python say that memory did not suffice."""
+
+AS_PRINTED = "as printed"
+"""Column of ranks that the paper prints."""
 
 
 class Reading(NamedTuple):
@@ -53,6 +57,7 @@ def make_sheet(
     cells = [make_cell(place, group, reading, published.get(place)) for place, group in members.items()]
     if reading.over is not None and any(cell.published for cell in cells):
         notes = [*notes, chance_note(cells, published_over=reading.over)]
+    notes = [*notes, *absence_notes(cells)]
     return Sheet(
         title=title,
         rows=tuple(dict.fromkeys(row for row, _ in members)),
@@ -68,8 +73,10 @@ def metric_sheet(
     results: Results,
     dataset: str,
     columns: Mapping[str, Sequence[str]],
-    protocol: str,
     published: Published,
+    *,
+    protocol: str,
+    over: Over,
 ) -> Sheet:
     """A table of one data set: methods against metrics.
 
@@ -78,25 +85,79 @@ def metric_sheet(
         results: Of trainings.
         dataset: Whose trainings count.
         columns: For each column, the nested names below which a training's values hold the share.
-        protocol: How the figures come about.
         published: Printed cells.
+        protocol: How the figures come about.
+        over: What the published deviations run over.
     """
 
     def place_in(column: str) -> Callable[[Piece], Place | None]:
         method = of_training(lambda table: table["method"] if table["dataset"] == dataset else None)
         return lambda piece: None if (place := method(piece)) is None else (place[0], column)
 
-    readings = [Reading(place_in(column), percent(*names), protocol, "probes") for column, names in columns.items()]
+    readings = [Reading(place_in(column), percent(*names), protocol, over) for column, names in columns.items()]
     return beside([make_sheet(title, results, reading, published) for reading in readings])
 
 
 def beside(sheets: Sequence[Sheet]) -> Sheet:
-    """Tables of the same rows as one, with the title of the first and every note once."""
+    """Tables as one, with the rows and columns of all, the title of the first, and every note once."""
+    cells = tuple(cell for sheet in sheets for cell in sheet.cells)
+    notes = [note for sheet in sheets for note in sheet.notes if note not in absence_notes(sheet.cells)]
     return replace(
         sheets[0],
+        rows=tuple(dict.fromkeys(row for sheet in sheets for row in sheet.rows)),
         columns=tuple(dict.fromkeys(column for sheet in sheets for column in sheet.columns)),
-        cells=tuple(cell for sheet in sheets for cell in sheet.cells),
-        notes=tuple(dict.fromkeys(note for sheet in sheets for note in sheet.notes)),
+        cells=cells,
+        notes=tuple(dict.fromkeys([*notes, *absence_notes(cells)])),
+    )
+
+
+def absence_notes(cells: Sequence[Cell]) -> list[str]:
+    """Why figures are missing: every reason once, with the columns or rows that it holds for."""
+    reasons: dict[str, list[Cell]] = {}
+    for cell in cells:
+        if cell.missing:
+            memory = cell.state == "out of memory"
+            reason = "out of memory, as the note of each cell says" if memory else " ".join(cell.missing.split())
+            reasons.setdefault(reason, []).append(cell)
+    return [f"{_whereabouts(absent, cells)}: {reason.rstrip('.')}." for reason, absent in reasons.items()]
+
+
+def _whereabouts(absent: Sequence[Cell], cells: Sequence[Cell]) -> str:
+    """Names of the columns that some cells fill, or of the rows; else of the columns that they are in, with counts."""
+    columns, all_columns = Counter(cell.column for cell in absent), Counter(cell.column for cell in cells)
+    rows, all_rows = Counter(cell.row for cell in absent), Counter(cell.row for cell in cells)
+    for parts, wholes in ((columns, all_columns), (rows, all_rows)):
+        if all(number == wholes[name] for name, number in parts.items()):
+            return ", ".join(parts)
+    return ", ".join(
+        name if number == all_columns[name] else f"{name} ({number} of {all_columns[name]} rows)"
+        for name, number in columns.items()
+    )
+
+
+def with_printed_ranks(ranks: Sheet, task: str) -> Sheet:
+    """Average ranks with one more column: the published ones as the paper prints them, whatever its cells give."""
+    as_printed = {row: rank for (row, column), rank in published("average-ranks").items() if column == task}
+    recomputed = {
+        cell.row: cell
+        for cell in ranks.cells
+        if cell.column == "all cells" and cell.published and cell.row in as_printed
+    }
+    if not recomputed:
+        return ranks
+    cells = [replace(cell, column=AS_PRINTED, published=as_printed[row]) for row, cell in recomputed.items()]
+    apart = [
+        f"{row} {as_printed[row].mean:.1f} and {cell.published.mean:.2f}"
+        for row, cell in recomputed.items()
+        if cell.published and abs(cell.published.mean - as_printed[row].mean) > 0.05 + 1e-9
+    ]
+    columns = f"Under {AS_PRINTED!r} stands the rank that the paper prints; elsewhere it is recomputed from its cells."
+    found = f"As printed and recomputed: {', '.join(apart)}." if apart else "Both agree in every printed digit."
+    return replace(
+        ranks,
+        columns=(*ranks.columns, AS_PRINTED),
+        cells=(*ranks.cells, *cells),
+        notes=(*ranks.notes, f"{columns} {found}"),
     )
 
 
@@ -105,10 +166,11 @@ def make_cell(place: Place, members: Results, reading: Reading, printed: Printed
     published = None if printed is None else printed.score
     figures = [reading.value(result.values) for _, result in members if result.values is not None]
     ours = score_of([figure for figure in figures if figure is not None])
+    missing = ""
     failures = [result.failure for _, result in members if result.values is None]
     if ours is None:
         failure = failures[0] if failures else "not run: the method gives no such figure"
-        state, note = state_of(failure), failure
+        state, note, missing = state_of(failure), failure, failure
     else:
         over = reading.over
         state, note = by_digits(ours, published) if over is None else judge(ours, published, published_over=over)
@@ -125,6 +187,7 @@ def make_cell(place: Place, members: Results, reading: Reading, printed: Printed
         note=note,
         protocol=reading.protocol + _precision(members),
         origins=tuple(dict.fromkeys(result.origin for _, result in members if result.origin)),
+        missing=missing,
     )
 
 

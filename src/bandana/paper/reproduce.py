@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,13 +12,14 @@ from bandana.errors import UserError
 from bandana.paper.artifact import Artifact, Piece, Result, Scope
 from bandana.paper.cache import MISSING, Cache, Entry, content_of
 from bandana.paper.costs import Costs, calibrate
-from bandana.paper.pieces import config_name, dataset_of
-from bandana.paper.rows import Rows, result_in
+from bandana.paper.pieces import config_name, dataset_of, method_of
+from bandana.paper.rows import NO_ROWS, Rows, found_in
 from bandana.paper.work import perform
 from bandana.reporting.record import environment
 from bandana.workers import carry_out
 
 NOT_YET, NO_DATA = "not run yet", "not run: data set missing"
+KILLED, AS_KILLED = "ended with code -9", "the process was killed, perhaps because the machine had no memory left"
 CONFIGS = "configs"
 """Folder beside the tables for the configurations that their cells link to."""
 
@@ -40,7 +41,7 @@ class Plan:
     scope: Scope
     cache: Cache
     out: Path
-    rows: Rows = field(default_factory=dict)
+    rows: Rows = NO_ROWS
     retry_failed: bool = False
 
 
@@ -52,6 +53,8 @@ class Item(NamedTuple):
     result: Result
     seconds: float | None
     """What it took, if it was done here."""
+    file: str = ""
+    """The file of rows that it is from, if it was done elsewhere."""
 
 
 Survey = Mapping[str, Sequence[Item]]
@@ -82,17 +85,51 @@ def survey(plan: Plan) -> dict[str, list[Item]]:
 
 def _look_up(plan: Plan, artifact: str, piece: Piece, key: str) -> Item:
     """A result from elsewhere, or one of ours, or a failure from elsewhere, or why there is none."""
-    origin = (plan.out / CONFIGS / config_name(piece)).as_posix()
-    elsewhere, entry = result_in(plan.rows, piece), plan.cache.get(key)
-    if elsewhere is not None and (elsewhere.values is not None or entry is None):
-        return Item(piece, key, elsewhere._replace(origin=origin), None)
+    origin = f"{CONFIGS}/{config_name(piece)}"
+    elsewhere, entry = found_in(plan.rows, piece), plan.cache.get(key)
+    if elsewhere is not None and (elsewhere.result.values is not None or entry is None):
+        return Item(piece, key, elsewhere.result._replace(origin=origin), None, elsewhere.file)
     if entry is not None:
         return Item(piece, key, Result(entry.values, entry.failure, origin), entry.seconds)
     dataset = dataset_of(piece)
     if dataset is not None and content_of(dataset, plan.cache.data_root) == MISSING:
-        command = f"bandana reproduce {artifact} --datasets {dataset} --data-root FOLDER"
+        command = f"{command_of(artifact, replace(plan.scope, datasets=(dataset,)))} --data-root FOLDER"
         return Item(piece, key, Result(None, f"{NO_DATA}; with its files: {command}", origin), None)
-    return Item(piece, key, Result(None, f"{NOT_YET}; to run it: bandana reproduce {artifact}", origin), None)
+    command = command_of(artifact, plan.scope)
+    return Item(piece, key, Result(None, f"{NOT_YET}; to run it: {command}", origin), None)
+
+
+def command_of(artifact: str, scope: Scope) -> str:
+    """The command that makes an artifact."""
+    amount = "--quick" if scope.quick else f"--seeds {scope.seeds}"
+    return " ".join(["bandana reproduce", artifact, amount, *_only(scope)])
+
+
+def refuse_nothing(artifacts: Sequence[Artifact], scope: Scope) -> None:
+    """Stop where the data sets and methods that are asked for leave nothing to do of any artifact.
+
+    Raises:
+        UserError: They do.
+    """
+    if any(artifact.pieces(scope) for artifact in artifacts):
+        return
+    whole = replace(scope, datasets=(), methods=())
+    pieces = [piece for artifact in artifacts for piece in artifact.pieces(whole)]
+    if not pieces:  # what is read from files alone needs no work
+        return
+    kinds = {"data sets": map(dataset_of, pieces), "methods": map(method_of, pieces)}
+    there = {kind: ", ".join(dict.fromkeys(filter(None, names))) for kind, names in kinds.items()}
+    raise UserError(
+        f"bandana reproduce {' '.join(artifact.name for artifact in artifacts)}: {' '.join(_only(scope))} leaves "
+        f"nothing of it; {'with --quick ' if scope.quick else ''}there are "
+        f"{' and '.join(f'the {kind} {names}' for kind, names in there.items() if names)}."
+    )
+
+
+def _only(scope: Scope) -> list[str]:
+    """What narrows the scope, as on the command line."""
+    options = {"--datasets": scope.datasets, "--methods": scope.methods}
+    return [f"{option} {','.join(names)}" for option, names in options.items() if names]
 
 
 def costs_of(items: Survey, device: str = "cpu") -> Costs:
@@ -142,8 +179,9 @@ def run_pieces(
         for outcome in carry_out(perform_timed, arguments, jobs=jobs, budget=budget):
             piece = outcome.arguments[0]
             values, seconds = outcome.result or (None, 0.0)
-            plan.cache.put(piece, Entry(values, outcome.failure, seconds), facts)
-            yield Done(piece, outcome.failure, seconds)
+            failure = AS_KILLED if KILLED in outcome.failure else outcome.failure
+            plan.cache.put(piece, Entry(values, failure, seconds), facts)
+            yield Done(piece, failure, seconds)
 
 
 def perform_timed(

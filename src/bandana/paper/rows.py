@@ -7,7 +7,7 @@ import csv
 from collections.abc import Iterable, Mapping, Sequence
 from io import StringIO
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from bandana.config import to_table
 from bandana.errors import UserError
@@ -16,7 +16,8 @@ from bandana.paper.cookbook import recipe
 from bandana.paper.pieces import TRAINING, digest_of
 
 NODE_METRICS = ("micro_f1", "macro_f1")
-LINK_METRICS = ("auc", "ap", "auc_sigmoid32", "ap_sigmoid32", "tied_share", "decoder_auc")
+DECODER_HITS = ("decoder_hits@20", "decoder_hits@50", "decoder_hits@100")
+LINK_METRICS = ("auc", "ap", "auc_sigmoid32", "ap_sigmoid32", "tied_share", "decoder_auc", *DECODER_HITS)
 NAMES = ("method", "dataset", "task", "protocol")
 NEEDED = (*NAMES, "seed", "config", "failed")
 FIELDS = (
@@ -26,43 +27,69 @@ FIELDS = (
 )
 
 Row: TypeAlias = Mapping[str, str]
-Rows: TypeAlias = Mapping[tuple[str, str], Result]
-"""Results by what identifies a training, and by its seed."""
+Key: TypeAlias = tuple[str, str]
+"""What identifies a training, and its seed."""
+Part: TypeAlias = Literal["own", "as_published"]
+"""A training of a node task has a second row, with the metrics as published."""
+Parts: TypeAlias = dict[Part, dict[str, Any]]
 
 
-def read_rows(paths: Iterable[Path]) -> Rows:
-    """Results by configuration and seed, from all files; a row that succeeded counts more than one that failed.
+class Found(NamedTuple):
+    """What became of a training, and the name of the file that says so."""
+
+    result: Result
+    file: str
+
+
+class Rows(NamedTuple):
+    """Results that came from elsewhere.
+
+    Attributes:
+        found: By training.
+        files: Names of the files, in the order in which they were given.
+        set_aside: For each file that has such, how many of its rows an earlier file has with other figures.
+    """
+
+    found: Mapping[Key, Found]
+    files: tuple[str, ...]
+    set_aside: Mapping[Path, int]
+
+
+NO_ROWS = Rows({}, (), {})
+
+
+def read_rows(paths: Sequence[Path]) -> Rows:
+    """The results of all files. The first file that has a training counts, and success counts more than failure.
 
     Raises:
         UserError: A file cannot be read, or is not of this kind.
     """
-    values: dict[tuple[str, str], dict[str, Any]] = {}
-    failures: dict[tuple[str, str], str] = {}
+    trained: dict[Key, tuple[Parts, str]] = {}
+    failed: dict[Key, Found] = {}
+    set_aside: dict[Path, int] = {}
     for path in paths:
-        for number, row in enumerate(_read(path), start=2):
-            try:
-                if row["failed"]:
-                    failures[_name(*(row[name] for name in NAMES)), row["seed"]] = row["failed"]
-                elif row["config"]:
-                    values.setdefault((row["config"], row["seed"]), {}).update(_values(row))
-            except ValueError as problem:
-                raise UserError(
-                    f"{path}, row {number}: holds a figure that is no number ({problem}); write it anew."
-                ) from None
-    failed = {key: Result(None, failure) for key, failure in failures.items()}
-    return failed | {key: Result(table) for key, table in values.items() if "metrics" in table}
+        own, failures = _trainings(path)
+        for key, parts in own.items():
+            first, _ = trained.setdefault(key, (parts, path.name))
+            other = sum(repr(values) != repr(first.get(part)) for part, values in parts.items())
+            if other:
+                set_aside[path] = set_aside.get(path, 0) + other
+        for key, failure in failures.items():
+            failed.setdefault(key, Found(Result(None, failure), path.name))
+    done = {key: Found(Result(_joined(parts)), file) for key, (parts, file) in trained.items()}
+    return Rows(failed | done, tuple(path.name for path in paths), set_aside)
 
 
-def result_in(rows: Rows, piece: Piece) -> Result | None:
+def found_in(rows: Rows, piece: Piece) -> Found | None:
     """What the rows say about a piece: by its configuration, or by name if its recipe is one that failed."""
-    if piece.work != TRAINING or not rows:
+    if piece.work != TRAINING or not rows.found:
         return None
     table, seed = piece.arguments["experiment"], str(piece.arguments["seed"])
-    found = rows.get((digest_of(table), seed))
+    found = rows.found.get((digest_of(table), seed))
     if found is not None:
         return found
     method, dataset, task, protocol = (table[name] for name in NAMES)
-    failed = rows.get((_name(method, dataset, task, protocol), seed))
+    failed = rows.found.get((_name(method, dataset, task, protocol), seed))
     if failed is None:
         return None
     # A run that failed wrote no configuration down: it was that of the recipe.
@@ -107,10 +134,35 @@ def _read(path: Path) -> Sequence[Row]:
     return rows
 
 
+def _trainings(path: Path) -> tuple[dict[Key, Parts], dict[Key, str]]:
+    """The trainings of one file that have figures, and why others have none."""
+    own: dict[Key, Parts] = {}
+    failures: dict[Key, str] = {}
+    for number, row in enumerate(_read(path), start=2):
+        try:
+            if row["failed"]:
+                failures[_name(*(row[name] for name in NAMES)), row["seed"]] = row["failed"]
+            elif row["config"]:
+                own.setdefault((row["config"], row["seed"]), {})[_part(row)] = _values(row)
+        except ValueError as problem:
+            raise UserError(
+                f"{path}, row {number}: holds a figure that is no number ({problem}); write it anew."
+            ) from None
+    return {key: parts for key, parts in own.items() if "own" in parts}, failures
+
+
+def _part(row: Row) -> Part:
+    return "as_published" if row["task"] == "node" and row["protocol"] == "paper" else "own"
+
+
+def _joined(parts: Parts) -> dict[str, Any]:
+    return {**parts["own"], **{part: values for part, values in parts.items() if part != "own"}}
+
+
 def _values(row: Row) -> dict[str, Any]:
-    """A row as part of the values of a training: the second row of a node task has the metrics as published."""
-    if row["task"] == "node" and row["protocol"] == "paper":
-        return {"as_published": _numbers(row, NODE_METRICS)}
+    """What a row says about a training."""
+    if _part(row) == "as_published":
+        return _numbers(row, NODE_METRICS)
     return {
         "metrics": _numbers(row, NODE_METRICS if row["task"] == "node" else LINK_METRICS),
         "diagnostics": _numbers(row, ("mask_ratio",)),

@@ -25,11 +25,12 @@ from bandana.paper.artifact import Piece
 Function: TypeAlias = Callable[[Mapping[str, Any], torch.device, Path | None], dict[str, Any]]
 """From a piece's arguments, a device and the folder with raw data to values as JSON has them."""
 
+SOURCE = Path(bandana.__file__).parent
 ROOMS_THAT_MATTER = (
     *("engine", "parts", "methods", "training", "evaluation", "data"),
     *("experiment.py", "graph.py", "method.py"),
 )
-"""Sources that may change a result. A change in any other leaves what was computed before as good as it was."""
+"""Sources that may change any result. Those of ``bandana.paper`` may change only the kinds of work that import them."""
 
 
 class Kind(NamedTuple):
@@ -104,11 +105,35 @@ def perform(piece: Piece, device: str, data_root: Path | None, threads: int | No
 @cache
 def code_version(kind: str) -> str:
     """Changes with the package's version, and with every statement that may change what this kind of work gives."""
-    source = Path(bandana.__file__).parent
-    files = [path for room in ROOMS_THAT_MATTER for path in _python_files(source / room)]
-    own = getsourcefile(kind_of(kind).function)
-    statements = [_statements(path) for path in [*files, Path(str(own))]]
+    files = [path for room in ROOMS_THAT_MATTER for path in _python_files(SOURCE / room)]
+    own = Path(str(getsourcefile(kind_of(kind).function)))
+    statements = [_statements(path) for path in [*files, *_with_imports(own)]]
     return hashlib.sha256("\n".join([bandana.__version__, *statements]).encode()).hexdigest()
+
+
+def _with_imports(own: Path) -> list[Path]:
+    """A file, and all files of ``bandana.paper`` that it imports, directly or by way of others of them."""
+    found: set[Path] = set()
+    left = [own]
+    while left:
+        path = left.pop()
+        if path not in found:
+            found.add(path)
+            left += _imports(path)
+    return sorted(found)
+
+
+def _imports(path: Path) -> list[Path]:
+    """The files of ``bandana.paper`` that a file imports modules or names from."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    ours = [SOURCE.parent.joinpath(*name.split(".")) for name in names if name.startswith("bandana.paper.")]
+    files = [file for place in ours for file in (place.with_suffix(".py"), place / "__init__.py")]
+    return [file for file in files if file.is_file()]
 
 
 def _python_files(place: Path) -> list[Path]:

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bandana.files import write_text
-from bandana.paper.artifact import Artifact, Exhibit, Picture, Scope, Sheet
+from bandana.paper.artifact import Artifact, Exhibit, Picture, Sheet
 from bandana.paper.pieces import config_name, configuration
-from bandana.paper.reproduce import CONFIGS, Item, Plan, Survey
+from bandana.paper.reproduce import CONFIGS, Item, Plan, Survey, command_of
 from bandana.paper.rows import to_rows
 from bandana.reporting.page import Section, write_page
 from bandana.reporting.sheets import to_csv, to_latex, to_markdown
@@ -42,15 +42,20 @@ def write_out(plan: Plan, items: Survey, facts: Mapping[str, str]) -> Path:
         )
     results = ((item.piece, item.result) for members in items.values() for item in members)
     write_text(plan.out / TRAININGS, to_rows(results))
-    return write_page(plan.out, TITLE, sections, facts)
+    elsewhere = _from_elsewhere(plan.rows.files, items, sections)
+    return write_page(plan.out, TITLE, sections, {**facts, **elsewhere})
 
 
-def command_of(name: str, scope: Scope) -> str:
-    """The command that makes an artifact."""
-    parts = ["bandana reproduce", name, "--quick" if scope.quick else f"--seeds {scope.seeds}"]
-    parts += [f"--datasets {','.join(scope.datasets)}"] if scope.datasets else []
-    parts += [f"--methods {','.join(scope.methods)}"] if scope.methods else []
-    return " ".join(parts)
+def _from_elsewhere(files: Sequence[str], items: Survey, sections: Sequence[Section]) -> dict[str, str]:
+    """For every file of rows, how many trainings it gave, and to how many cells."""
+    shown = [exhibit for section in sections for exhibit in section.exhibits if isinstance(exhibit, Sheet)]
+    facts = {}
+    for file in files:
+        given = {item.key: item.result.origin for members in items.values() for item in members if item.file == file}
+        origins = set(given.values())
+        cells = sum(not origins.isdisjoint(cell.origins) for sheet in shown for cell in sheet.cells)
+        facts[f"rows of {file}"] = f"trainings: {len(given)}; cells that show them: {cells}"
+    return facts
 
 
 def _write_configurations(out: Path, items: Sequence[Item]) -> None:

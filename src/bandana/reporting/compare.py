@@ -5,6 +5,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
 from math import sqrt
 from statistics import fmean
 from typing import Literal, NamedTuple
@@ -69,7 +70,8 @@ def judge(ours: Score | None, published: Score | None, *, published_over: Over) 
             "One seed of ours has no deviation, and the paper's holds less than what varies between seeds.",
         )
     note = str(found)
-    if published_over == "seeds" and found.state != "same" and _as_one_draw(ours, published, 0.0, "").state == "same":
+    one_draw = _as_one_draw(ours, published, rounding_variance(published), "")
+    if published_over == "seeds" and found.state != "same" and one_draw.state == "same":
         note += " Were all its runs on one lucky or unlucky split, the published mean could still be a draw from ours."
     return found.state, note
 
@@ -81,14 +83,27 @@ def compare_means(ours: Score, published: Score, *, published_over: Over) -> Com
     """
     if ours.sd is None or ours.seeds < 2:
         return None
+    rounding = rounding_variance(published)
     if published.sd is None or published.seeds < 2:
         question = f"The paper prints no deviation: could its mean be one draw from our {ours.seeds} seeds?"
-        return _as_one_draw(ours, published, 0.0, question)
+        return _as_one_draw(ours, published, rounding, question)
     if published_over == "probes":
         question = f"Could the paper's one pre-training be a draw from ours ({ours.seeds} seeds, prediction interval)?"
-        return _as_one_draw(ours, published, published.sd**2 / published.seeds, question)
+        return _as_one_draw(ours, published, published.sd**2 / published.seeds + rounding, question)
     question = f"Do {ours.seeds} seeds of ours and {published.seeds} of the paper have one mean (Welch's t-test)?"
-    return _welch(ours, published, ours.sd, published.sd, question)
+    more = published.sd**2 / published.seeds + rounding
+    return _welch(ours, published, ours.sd**2 / ours.seeds + more, question)
+
+
+def rounding_variance(printed: Score) -> float:
+    """By how much a figure may have changed when it was rounded to the digits that are printed.
+
+    The last of them is that of the mean or of its deviation, whichever is finer. A zero at the end of both is not seen,
+    which makes a verdict more careful.
+    """
+    figures = [printed.mean] if printed.sd is None else [printed.mean, printed.sd]
+    exponents = [int(Decimal(repr(figure)).normalize().as_tuple().exponent) for figure in figures]
+    return 10.0 ** (2 * min([0, *exponents])) / 12
 
 
 def chance_note(cells: Iterable[Cell], *, published_over: Over) -> str:
@@ -179,14 +194,13 @@ def _as_one_draw(ours: Score, published: Score, more: float, question: str) -> C
     return _t_test(ours.mean - published.mean, error, ours.seeds - 1, question)
 
 
-def _welch(ours: Score, published: Score, our_sd: float, their_sd: float, question: str) -> Comparison:
-    """Welch's statistic against t with the degrees of freedom of the smaller side.
+def _welch(ours: Score, published: Score, variance: float, question: str) -> Comparison:
+    """Welch's statistic against t with the degrees of freedom of the smaller side; `variance` is the difference's.
 
     His own, estimated degrees of freedom call 12 of 100 equal means different where one side has two seeds; with these,
     it is never more than 5.
     """
-    error = sqrt(our_sd**2 / ours.seeds + their_sd**2 / published.seeds)
-    return _t_test(ours.mean - published.mean, error, min(ours.seeds, published.seeds) - 1, question)
+    return _t_test(ours.mean - published.mean, sqrt(variance), min(ours.seeds, published.seeds) - 1, question)
 
 
 def _t_test(difference: float, error: float, freedom: float, question: str) -> Comparison:

@@ -192,7 +192,7 @@ def _details(cell: Cell, sheet: Sheet, mark: Mark, folder: Path) -> dict[str, An
         return f"{figure} ({score.seeds} {of}{'s' if score.seeds != 1 else ''})" if counted else figure
 
     facts = {
-        "Ours": words(cell.ours, "seed"),
+        "Ours": words(cell.ours, sheet.counted.removesuffix("s")),
         "Published": words(cell.published, "run"),
         "Difference": "" if apart is None else f"{apart:+.4g}".replace("-", "−"),
         "Protocol": cell.protocol,

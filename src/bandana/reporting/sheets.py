@@ -2,9 +2,10 @@
 
 import csv
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from io import StringIO
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from bandana.paper.artifact import Cell, Claim, Exhibit, Picture, Sheet
 from bandana.reporting.marks import CELL_MARKS, best_places, mark_of, mark_of_claim, number_texts, shows_seeds
@@ -14,6 +15,9 @@ CELL_FIELDS = (
     *("published_runs", "difference", "verdict", "note", "origins"),
 )
 _WIDE = 5
+_LONG = 24
+"""Signs of a row's name from which on LaTeX breaks it into lines."""
+Side: TypeAlias = Literal["ours", "published"]
 _MATH = dict(
     zip(
         "<>|±×−στεαμ²³·≤≥≈→∞",
@@ -60,27 +64,44 @@ def to_markdown(exhibit: Exhibit) -> str:
 
 
 def to_latex(sheet: Sheet) -> str:
-    """A floating table for ``booktabs``: means over deviations, best bold, second underlined, the published below."""
-    kind = "table*" if len(sheet.columns) > _WIDE else "table"
-    head = " & ".join(["", *map(_latex, sheet.columns)])
-    note = " ".join(map(_latex, sheet.notes))
-    return "\n".join(
-        [
-            rf"\begin{{{kind}}}",
-            r"\centering",
-            rf"\caption{{{_latex(sheet.title)}}}",
-            rf"\begin{{tabular}}{{l{'c' * len(sheet.columns)}}}",
-            r"\toprule",
-            rf"{head} \\",
-            r"\midrule",
-            *_latex_rows(sheet),
-            r"\bottomrule",
-            r"\end{tabular}",
-            *([rf"\par\smallskip{{\footnotesize {note}\par}}"] if note else []),
-            rf"\end{{{kind}}}",
-            "",
-        ]
-    )
+    """A floating table for ``booktabs``: means over deviations, best bold, second underlined, the published below.
+
+    A sheet with another one `below` it is followed by a table of both.
+    """
+    figure = _latex_figures(sheet)
+
+    def text(side: Side, row: str, column: str) -> str:
+        mean, sd = figure(side, row, column)
+        return rf"\shortstack{{{mean}\\{{\scriptsize $\pm$ {sd}}}}}" if sd else mean
+
+    alone = _latex_float(sheet, text)
+    return alone if sheet.below is None else f"{alone}\n{to_latex_of_two(sheet, sheet.below)}"
+
+
+def to_latex_of_two(upper: Sheet, lower: Sheet) -> str:
+    """A floating table whose cells have two lines, as in the paper: the figures of one sheet over those of another.
+
+    Raises:
+        ValueError: The sheets differ in their rows or columns.
+    """
+    if (upper.rows, upper.columns) != (lower.rows, lower.columns):
+        raise ValueError(f"{upper.title!r} and {lower.title!r} must have the same rows and columns to share cells")
+    figures = [_latex_figures(sheet) for sheet in (upper, lower)]
+
+    def text(side: Side, row: str, column: str) -> str:
+        first, second = (r" $\pm$ ".join(filter(None, figure(side, row, column))) for figure in figures)
+        says_nothing = first == second and not any(map(str.isdigit, first))
+        return first if says_nothing else rf"\shortstack{{{first or '--'}\\{second or '--'}}}"
+
+    shared = [note for note in upper.notes if note in lower.notes]
+    apart = [
+        f"{line} line: {note}"
+        for line, sheet in (("First", upper), ("Second", lower))
+        for note in sheet.notes
+        if note not in shared
+    ]
+    title = f"{upper.title}; in the second line of a cell: {lower.title}"
+    return _latex_float(replace(upper, title=title, notes=(*shared, *apart)), text, r"\scriptsize")
 
 
 def to_csv(exhibit: Exhibit) -> str:
@@ -154,42 +175,73 @@ def _markdown(text: str) -> str:
 def _legend(sheet: Sheet) -> str:
     present = {mark_of(cell, sheet.highest_is_best).word for cell in sheet.cells}
     signs = [f"{mark.sign} {mark.meaning}" for mark in CELL_MARKS if mark.word in present]
-    seeds = ", seeds in brackets" if shows_seeds(sheet) else ""
+    seeds = f", {sheet.counted} in brackets" if shows_seeds(sheet) else ""
     return f"Ours{seeds}, and the published figure in italics below; {'; '.join(signs)}." if signs else ""
 
 
-def _latex_rows(sheet: Sheet) -> Iterable[str]:
+def _latex_float(sheet: Sheet, text: Callable[[Side, str, str], str], size: str = r"\footnotesize") -> str:
+    """A table of texts for our figures and the published ones by row and column; a wide one in letters of that size."""
+    wide = len(sheet.columns) > _WIDE
+    kind = "table*" if wide else "table"
+    names = "p{9em}" if max(map(len, sheet.rows), default=0) > _LONG else "l"
+    head = " & ".join(["", *map(_latex, sheet.columns)])
+    note = " ".join(map(_latex, sheet.notes))
+    body = []
+    for row in sheet.rows:
+        ours, published = ([text(side, row, column) for column in sheet.columns] for side in ("ours", "published"))
+        body.append(rf"{_latex(row)} & {' & '.join(ours)} \\")
+        if any(published):
+            body.append(rf"\quad\textit{{published}} & {' & '.join(published)} \\[2pt]")
+    return "\n".join(
+        [
+            rf"\begin{{{kind}}}",
+            r"\centering",
+            *([rf"{size}\setlength{{\tabcolsep}}{{3pt}}"] if wide else []),
+            rf"\caption{{{_latex(sheet.title)}}}",
+            rf"\begin{{tabular}}{{{names}{'c' * len(sheet.columns)}}}",
+            r"\toprule",
+            rf"{head} \\",
+            r"\midrule",
+            *body,
+            r"\bottomrule",
+            r"\end{tabular}",
+            *([rf"\par\smallskip{{\footnotesize {note}\par}}"] if note else []),
+            rf"\end{{{kind}}}",
+            "",
+        ]
+    )
+
+
+def _latex_figures(sheet: Sheet) -> Callable[[Side, str, str], tuple[str, str]]:
+    """Reads a figure by side, row and column: its mean with all marks, or a word, and its deviation or nothing."""
     cells = {(cell.row, cell.column): cell for cell in sheet.cells}
     texts, places = number_texts(sheet), best_places(sheet)
 
-    def ours(cell: Cell | None) -> str:
+    def figure(side: Side, row: str, column: str) -> tuple[str, str]:
+        cell = cells.get((row, column))
         if cell is None:
-            return ""
+            return "", ""
+        if side == "published":
+            return texts(cell, cell.published) if cell.published else ("", "")
         mark = mark_of(cell, sheet.highest_is_best)
         if cell.ours is None:
-            return _latex(mark.word)
+            return _latex(mark.word), ""
         mean, sd = texts(cell, cell.ours)
-        place = places.get((cell.row, cell.column))
+        place = places.get((row, column))
         wrapped = rf"\textbf{{{mean}}}" if place == 1 else rf"\underline{{{mean}}}" if place == 2 else mean
-        return _stacked(f"{wrapped}{_LATEX_SIGNS.get(mark.sign, '')}", sd)
+        return f"{wrapped}{_LATEX_SIGNS.get(mark.sign, '')}", sd
 
-    def published(cell: Cell | None) -> str:
-        return _stacked(*texts(cell, cell.published)) if cell and cell.published else ""
-
-    for row in sheet.rows:
-        line = [cells.get((row, column)) for column in sheet.columns]
-        yield rf"{_latex(row)} & {' & '.join(map(ours, line))} \\"
-        if any(map(published, line)):
-            yield rf"\quad\textit{{published}} & {' & '.join(map(published, line))} \\[2pt]"
-
-
-def _stacked(mean: str, sd: str) -> str:
-    return rf"\shortstack{{{mean}\\{{\scriptsize $\pm$ {sd}}}}}" if sd else mean
+    return figure
 
 
 def _latex(text: str) -> str:
-    """Text without a character that LaTeX would read as a command or could not set."""
-    return "".join(_LATEX.get(sign) or (sign if ord(sign) < 0x180 else _named(sign)) for sign in text)
+    """Text without a character that LaTeX would read as a command or could not set; an option keeps both hyphens."""
+    parts = text.split("--")
+    return "-{}-".join("".join(_LATEX.get(sign) or _plain(sign) for sign in part) for part in parts)
+
+
+def _plain(sign: str) -> str:
+    return sign if ord(sign) < 0x180 else _named(sign)
 
 
 def _named(sign: str) -> str:

@@ -15,7 +15,7 @@ from bandana.paper.artifact import Piece, Scope
 from bandana.paper.cache import Cache
 from bandana.paper.catalogue import find
 from bandana.paper.costs import Costs
-from bandana.paper.reproduce import Plan, costs_of, fetch_missing, open_pieces, run_pieces, survey
+from bandana.paper.reproduce import Plan, costs_of, fetch_missing, open_pieces, refuse_nothing, run_pieces, survey
 from bandana.paper.rows import read_rows
 from bandana.paper.standing import standing_of
 from bandana.paper.write_out import write_out
@@ -36,23 +36,37 @@ def plan_of(
     retry_failed: bool,
     device: str,
     data_root: Path | None,
+    *,
+    run: bool,
 ) -> Plan:
-    """What is asked for on the command line.
+    """What is asked for on the command line; `run` says whether anything is computed for it.
 
     Raises:
-        UserError: An artifact, data set, method, file or device is not there.
+        UserError: An artifact, data set, method, file or device is not there, or nothing is left of the artifacts.
     """
     wanted_datasets, wanted_methods = _split(datasets), _split(methods)
     for dataset in wanted_datasets:
         find_dataset(dataset)
     for method in wanted_methods:
         get_method(method)
+    artifacts = find(names)
+    scope = Scope(seeds=seeds, quick=quick, datasets=wanted_datasets, methods=wanted_methods)
+    refuse_nothing(artifacts, scope)
+    read = read_rows(rows)
+    for file, count in read.set_aside.items():
+        status.print(
+            f"--rows {file}: rows set aside, because a file named before it has other figures of the same trainings: "
+            f"{count}.",
+            style="yellow",
+            highlight=False,
+            markup=False,
+        )
     return Plan(
-        artifacts=find(names),
-        scope=Scope(seeds=seeds, quick=quick, datasets=wanted_datasets, methods=wanted_methods),
-        cache=Cache(cache, resolve_device(device).type, data_root),
+        artifacts=artifacts,
+        scope=scope,
+        cache=Cache(cache, _type_of(device, run=run), data_root),
         out=out,
-        rows=read_rows(rows),
+        rows=read,
         retry_failed=retry_failed,
     )
 
@@ -65,7 +79,9 @@ def show_list_of(plan: Plan, jobs: int, json: bool) -> None:
     if json:
         console.print_json(jsonlib.dumps([standing._asdict() for standing in standings]))
         return
-    table = Table("artifact", "kind", box=SIMPLE)
+    table = Table(box=SIMPLE)
+    table.add_column("artifact", no_wrap=True)
+    table.add_column("kind", no_wrap=True)
     for heading in ("pieces", "done", "time left"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("state")
@@ -140,10 +156,15 @@ def _split(names: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in names.split(",") if name.strip())
 
 
+def _type_of(device: str, *, run: bool) -> str:
+    """The type of the device. What was computed on a GPU can be shown where there is none."""
+    return resolve_device(device).type if run or device != "cuda" else device
+
+
 def _facts(plan: Plan) -> dict[str, str]:
     scope = "coarse: small data, few epochs, one seed" if plan.scope.quick else f"{plan.scope.seeds} seeds per cell"
-    elsewhere = {"rows from elsewhere": str(len(plan.rows))} if plan.rows else {}
-    return {**environment(), "device": plan.cache.device, "scope": scope, **elsewhere}
+    machine = {"machine": "the one that wrote this page; rows came from elsewhere"} if plan.rows.files else {}
+    return {**environment(), **machine, "device": plan.cache.device, "scope": scope}
 
 
 def _word(failure: str) -> str:

@@ -9,7 +9,18 @@ from statistics import fmean
 from typing import Any
 
 from bandana.paper.artifact import Artifact, Picture, Piece, Scope, Score
-from bandana.paper.figures.series import NAMES, TITLES, Results, caveats, dataset_of, in_order, line, scores, trials
+from bandana.paper.figures.series import (
+    NAMES,
+    TITLES,
+    Results,
+    caveats,
+    dataset_of,
+    in_order,
+    line,
+    scores,
+    too_few,
+    trials,
+)
 from bandana.paper.pieces import chosen, datasets_of
 from bandana.reporting.drawing import blank, draw, legend_below, plot_lines
 
@@ -75,15 +86,18 @@ _claim = (
 def _readings(
     found: Mapping[tuple[Any, ...], Score], datasets: Sequence[str], methods: Sequence[str], depths: Sequence[int]
 ) -> list[str]:
-    """What each method loses in the deep, data set by data set."""
+    """What each method loses in the deep, data set by data set, where it has come out at every depth."""
     said = []
     for dataset in datasets:
-        deep_means, losses = {}, []
+        deep_means, losses, partial = {}, [], []
         for method in methods:
             here = {depth: found[dataset, method, depth].mean for depth in depths if (dataset, method, depth) in found}
-            deep = [value for depth, value in here.items() if depth >= DEEP]
-            if not deep:
+            if not here:
                 continue
+            if len(here) < len(depths):
+                partial.append(f"{NAMES[method]} {len(here)}")
+                continue
+            deep = [value for depth, value in here.items() if depth >= DEEP]
             best = max(here, key=lambda depth: here[depth])
             deep_means[method] = fmean(deep)
             fall = here[best] - deep_means[method]
@@ -92,6 +106,8 @@ def _readings(
                 f"{NAMES[method]} is best at {best} and loses {fall:.1f} points on average over the deep ones, "
                 f"{here[best] - here[max(here)]:.1f} at {max(here)}{dives}"
             )
+        if partial:
+            said.append(f"{TITLES[dataset]}: {too_few(', '.join(partial), len(depths), 'depths')}.")
         if losses:
             said.append(f"{TITLES[dataset]}: {'; '.join(losses)}.{_lead(deep_means)}")
     return said

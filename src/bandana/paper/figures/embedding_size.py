@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bandana.paper.artifact import Artifact, Picture, Piece, Scope, Score
-from bandana.paper.figures.series import TITLES, Results, caveats, dataset_of, in_order, scores, spoken, trials
+from bandana.paper.figures.series import TITLES, Results, caveats, dataset_of, in_order, scores, spoken, too_few, trials
 from bandana.paper.pieces import datasets_of
 from bandana.reporting.drawing import INK, blank, draw
 
@@ -57,7 +57,7 @@ def show(results: Results) -> list[Picture]:
         notes=(
             "The paper: wide is not always better, not even on a large graph (PubMed is best with 64 and 32), while "
             "CiteSeer likes wide layers.",
-            *_readings(found, datasets, max(encoders), max(decoders)),
+            *_readings(found, datasets, encoders, decoders),
             *caveats(results),
         ),
     )
@@ -81,19 +81,21 @@ def _chequer(axes: Any, grid: Any) -> None:
 
 
 def _readings(
-    found: Mapping[tuple[Any, ...], Score], datasets: Sequence[str], widest: int, widest_decoder: int
+    found: Mapping[tuple[Any, ...], Score], datasets: Sequence[str], encoders: Sequence[int], decoders: Sequence[int]
 ) -> list[str]:
-    """The best pair of widths of each data set, and what the widest one gives."""
+    """The best pair of widths of each data set that has all pairs, and what the widest one gives."""
     said = []
     for dataset in datasets:
         here = {key[1:]: score for key, score in found.items() if key[0] == dataset}
-        if not here:
+        wanted = len(encoders) * len(decoders)
+        if len(here) < wanted:
+            said += [f"{TITLES[dataset]}: {too_few(len(here), wanted, 'pairs of widths')}."] if here else []
             continue
         best = max(here, key=lambda widths: here[widths].mean)
         said.append(f"{TITLES[dataset]}: best with {best[0]} and {best[1]}, {spoken(here[best])} %")
         for words, widths in (
             ("the paper's best", PUBLISHED_BEST.get(dataset)),
-            ("the widest", (widest, widest_decoder)),
+            ("the widest", (max(encoders), max(decoders))),
         ):
             if widths in here and widths != best:
                 difference = here[widths].mean - here[best].mean

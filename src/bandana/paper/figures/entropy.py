@@ -15,17 +15,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bandana.config import to_table
 from bandana.data.datasets import load
 from bandana.data.splits import split_edges
 from bandana.engine.attention import attention_shares
 from bandana.engine.propagate import gcn_weights, row_sums
 from bandana.engine.structure import Structure
 from bandana.evaluation.metrics import exact_auc
+from bandana.experiment import Experiment
 from bandana.graph import Features, Graph
 from bandana.method import Clock, GraphSpec
 from bandana.methods.maskgae_edge import MaskGAEEdge, MaskGAEEdgeConfig
 from bandana.paper.artifact import Artifact, Picture, Piece, Result, Scope
 from bandana.paper.cookbook import recipe
+from bandana.paper.pieces import failure_notes
 from bandana.paper.work import work
 from bandana.parts.attention import GATConfig, GATEncoder, GATLayer
 from bandana.parts.masks import draw_mask
@@ -109,15 +112,14 @@ def _weights(arguments: Mapping[str, Any], graph: Graph) -> list[Tensor]:
         case "gcn":
             return [gcn_weights(graph.structure, graph.weight).values]
         case "bandana":
-            mask = recipe("bandana", arguments["dataset"], "node").model.mask
+            mask = Experiment.from_table(arguments["experiment"]).model.mask
             return [draw_mask(mask, graph, Clock(arguments["seed"]), 0).values]
-    method = train_attention(arguments["dataset"], graph, arguments["seed"], arguments["epochs"])
+    method = train_attention(Experiment.from_table(arguments["experiment"]), graph, arguments["seed"])
     return attention_weights(method.attention, graph)
 
 
-def train_attention(dataset: str, graph: Graph, seed: int, epochs: int) -> AttentiveMaskGAE:
-    """MaskGAE-edge's recipe with attention layers; validation links choose the weights."""
-    experiment = recipe("maskgae_edge", dataset, "node", {"training.epochs": epochs})
+def train_attention(experiment: Experiment, graph: Graph, seed: int) -> AttentiveMaskGAE:
+    """An experiment of MaskGAE-edge with attention layers; validation links choose the weights."""
     edges = split_edges(graph, experiment.split.valid_edges, experiment.split.test_edges, seed=seed)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -134,8 +136,13 @@ def train_attention(dataset: str, graph: Graph, seed: int, epochs: int) -> Atten
 def pieces(scope: Scope) -> list[Piece]:
     """One for each kind of weights."""
     dataset, epochs = ("digits", 20) if scope.quick else ("cora", 500)
+    settings = {
+        "gat": recipe("maskgae_edge", dataset, "node", {"training.epochs": epochs}),
+        "bandana": recipe("bandana", dataset, "node"),
+    }
+    known = {kind: {"experiment": to_table(experiment)} for kind, experiment in settings.items()}
     return [
-        Piece("ego-entropy", {"dataset": dataset, "weights": kind, "seed": 0, "epochs": epochs if kind == "gat" else 0})
+        Piece("ego-entropy", {"dataset": dataset, "weights": kind, "seed": 0, **known.get(kind, {})})
         for kind in WEIGHTS
     ]
 
@@ -178,11 +185,7 @@ def show(results: Sequence[tuple[Piece, Result]]) -> list[Picture]:
             "Bandwidths are drawn, not learned: their entropy is a matter of degrees and temperature alone, and falls "
             "to zero with τ. The figure says how masks look, not what an encoder has learned.",
             f"The axes leave out the highest {1 - SHOWN:.0%} of the entropies; the medians are of all.",
-            *(
-                f"{WEIGHTS[piece.arguments['weights']]}: {result.failure}."
-                for piece, result in results
-                if result.failure
-            ),
+            *failure_notes(results, lambda piece: WEIGHTS[piece.arguments["weights"]]),
         ),
     )
     return [picture]

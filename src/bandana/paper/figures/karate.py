@@ -14,15 +14,16 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from bandana.config import to_table
 from bandana.data.datasets import load
 from bandana.engine.propagate import row_sums
 from bandana.evaluation.geometry import nearest
-from bandana.experiment import build, embed
+from bandana.experiment import Experiment, build, embed
 from bandana.graph import Graph
 from bandana.method import Clock, GraphSpec
 from bandana.paper.artifact import Artifact, Picture, Piece, Result, Scope
 from bandana.paper.cookbook import recipe
-from bandana.paper.pieces import seeds_of
+from bandana.paper.pieces import failure_notes, seeds_of
 from bandana.paper.work import work
 from bandana.parts.masks import MaskConfig, draw_mask
 from bandana.reporting.drawing import (
@@ -56,14 +57,8 @@ COLUMNS = ("mask", "seed", *(f"mates: {name}" for name in GROUPS), "nodes_cut_of
 @work("karate-masking")
 def train_karate(arguments: Mapping[str, Any], device: torch.device, data_root: Path | None) -> dict[str, Any]:
     """Train under one kind of mask; a mask, the most similar pairs, a map, and how well the groups hold together."""
-    graph, seed = load(arguments["dataset"], data_root).graph, arguments["seed"]
-    changes = {
-        "model.mask.distribution": arguments["mask"],
-        "model.mask.per_layer": False,
-        "model.predict": "last",
-        "training.epochs": arguments["epochs"],
-    }
-    experiment = recipe("bandana", arguments["dataset"], "node", changes)
+    experiment, seed = Experiment.from_table(arguments["experiment"]), arguments["seed"]
+    graph = load(experiment.dataset, data_root).graph
     method = build(experiment, GraphSpec.of(graph), seed)
     pretrain(method, graph, experiment.training, seed=seed)
     z, mask = embed(method, graph), experiment.model.mask
@@ -109,18 +104,23 @@ def _tsne(z: Tensor, seed: int) -> Any:
 
 def pieces(scope: Scope) -> list[Piece]:
     """Every mask, with every seed."""
-    epochs = 50 if scope.quick else 200
-    return [
-        Piece("karate-masking", {"dataset": "karate", "mask": mask, "seed": seed, "epochs": epochs})
-        for seed in seeds_of(scope)
-        for mask in MASKS
+    shared = {"model.mask.per_layer": False, "model.predict": "last", "training.epochs": 50 if scope.quick else 200}
+    tables = [
+        to_table(recipe("bandana", "karate", "node", {**shared, "model.mask.distribution": mask})) for mask in MASKS
     ]
+    return [
+        Piece("karate-masking", {"experiment": table, "seed": seed}) for seed in seeds_of(scope) for table in tables
+    ]
+
+
+def _mask(piece: Piece) -> str:
+    return str(piece.arguments["experiment"]["model"]["mask"]["distribution"])
 
 
 def show(results: Sequence[tuple[Piece, Result]]) -> list[Picture]:
     """The club with its groups; below the masks of the first seed, what becomes similar, and maps."""
     title = "Karate Club under three maskings"
-    values = {(piece.arguments["mask"], piece.arguments["seed"]): result.values for piece, result in results}
+    values = {(_mask(piece), piece.arguments["seed"]): result.values for piece, result in results}
     done = {key: found for key, found in values.items() if found}
 
     def paint(panels: Any) -> None:
@@ -153,7 +153,7 @@ def show(results: Sequence[tuple[Piece, Result]]) -> list[Picture]:
             *_readings(done),
             "One training is one draw: which single node strays changes with the seed, so groups are measured over all "
             "seeds and single nodes are not judged.",
-            *(f"{MASKS[piece.arguments['mask']]}: {result.failure}." for piece, result in results if result.failure),
+            *failure_notes(results, lambda piece: MASKS[_mask(piece)]),
         ),
     )
     return [picture]

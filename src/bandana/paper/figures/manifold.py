@@ -17,15 +17,16 @@ from scipy.sparse.csgraph import shortest_path
 from scipy.stats import spearmanr
 from torch import Tensor
 
+from bandana.config import to_table
 from bandana.data.datasets import Dataset, load
 from bandana.evaluation.geometry import nearest, preservation
 from bandana.evaluation.samples import sample
-from bandana.experiment import embed, run_seed
+from bandana.experiment import Experiment, embed, run_seed
 from bandana.graph import Graph, dense, identity_features
 from bandana.paper.artifact import Artifact, Picture, Piece, Result, Scope
 from bandana.paper.cookbook import recipe
 from bandana.paper.figures.series import NAMES
-from bandana.paper.pieces import chosen, seeds_of
+from bandana.paper.pieces import chosen, failure_notes, seeds_of
 from bandana.paper.work import work
 from bandana.reporting.drawing import CLASSES, bare, blank, draw, lying, plot_nodes
 
@@ -45,18 +46,17 @@ FEW = 500
 @work("manifold")
 def learn_manifold(arguments: Mapping[str, Any], device: torch.device, data_root: Path | None) -> dict[str, Any]:
     """Embed the graph without coordinates; how well its shape is kept, and a t-SNE map of it."""
-    dataset, method, seed = arguments["dataset"], arguments["method"], arguments["seed"]
-    data = load(dataset, data_root)
+    experiment, seed = Experiment.from_table(arguments["experiment"]), arguments["seed"]
+    data = load(experiment.dataset, data_root)
     blind = replace(data.graph, x=identity_features(data.graph.num_nodes)).to(device)
-    experiment = recipe(method, dataset, "link", arguments["changes"])
-    trained = run_seed(experiment, Dataset(dataset, blind), seed, device, floors=False)
+    trained = run_seed(experiment, Dataset(data.name, blind), seed, device, floors=False)
     z = embed(trained.method, blind).cpu()
     assert data.graph.y is not None
     shown = sample(data.graph.num_nodes, arguments["shown"], seed)
     return {
         **shape_kept(data.graph, z, seed),
         "places": np.round(tsne(z[shown], seed), 3).tolist(),
-        "truth": dense(data.graph.x)[shown][:, list(SEEN_FROM[dataset])].round(decimals=4).tolist(),
+        "truth": dense(data.graph.x)[shown][:, list(SEEN_FROM[data.name])].round(decimals=4).tolist(),
         "labels": data.graph.y[shown].tolist(),
     }
 
@@ -102,11 +102,15 @@ def tsne(z: Tensor, seed: int) -> Any:
 def pieces(scope: Scope) -> list[Piece]:
     """Every method on both shapes."""
     changes, shown = ({"training.epochs": 20}, 300) if scope.quick else ({}, 2_000)
-    return [
-        Piece("manifold", {"dataset": dataset, "method": method, "seed": seed, "shown": shown, "changes": changes})
-        for seed in seeds_of(scope)
+    tables = [
+        to_table(recipe(method, dataset, "link", changes))
         for dataset in chosen(DATASETS, scope.datasets)
         for method in chosen(METHODS, scope.methods)
+    ]
+    return [
+        Piece("manifold", {"experiment": table, "seed": seed, "shown": shown})
+        for seed in seeds_of(scope)
+        for table in tables
     ]
 
 
@@ -133,7 +137,7 @@ def show(results: Sequence[tuple[Piece, Result]]) -> list[Picture]:
             "The paper: Bandana unrolls the roll into a compact surface and learns both crescents, MaskGAE's vectors "
             "scatter. Maps by t-SNE; the measures below are taken of the embeddings themselves.",
             *_readings(values, datasets),
-            *(f"{_key(piece)}: {result.failure}." for piece, result in results if result.failure),
+            *failure_notes(results, _name),
         ),
     )
     return [picture]
@@ -159,6 +163,8 @@ def _readings(values: Mapping[tuple[str, str, int], Mapping[str, Any]], datasets
             found = [one for key, one in values.items() if key[:2] == (dataset, method)]
             if found:
                 means[method] = {name: fmean(one[name] for one in found) for name in MEASURES}
+        if not means:
+            continue
         words = "; ".join(
             f"{NAMES[method]} keeps {one['neighbours_kept']:.1%} of the neighbours, its distances correlate "
             f"{one['distance_correlation']:.2f} with steps in the graph, and {one['same_label']:.1%} of the "
@@ -174,7 +180,13 @@ def _readings(values: Mapping[tuple[str, str, int], Mapping[str, Any]], datasets
 
 
 def _key(piece: Piece) -> tuple[str, str, int]:
-    return piece.arguments["dataset"], piece.arguments["method"], piece.arguments["seed"]
+    table = piece.arguments["experiment"]
+    return table["dataset"], table["method"], piece.arguments["seed"]
+
+
+def _name(piece: Piece) -> str:
+    dataset, method, _ = _key(piece)
+    return f"{NAMES[method]} on {DATASETS[dataset]}"
 
 
 ARTIFACT = Artifact(

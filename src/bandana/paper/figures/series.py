@@ -68,6 +68,11 @@ def caveats(results: Results) -> tuple[str, ...]:
     return ((coarse,) if any(name == SMALL for name, _ in tables) else ()) + tuple(sorted(said))
 
 
+def too_few(found: int | str, wanted: int, points: str) -> str:
+    """Words in place of a reading where only some of the points have come out."""
+    return f"nothing is read from a part of the {points} ({found} of {wanted} are there)"
+
+
 def spoken(score: Score) -> str:
     """``82.53 ± 0.41``, or without the deviation of a single seed."""
     return f"{score.mean:.2f}" if score.sd is None else f"{score.mean:.2f} ± {score.sd:.2f}"

@@ -5,7 +5,18 @@ from statistics import fmean
 from typing import Any
 
 from bandana.paper.artifact import Artifact, Picture, Piece, Scope, Score
-from bandana.paper.figures.series import TITLES, Results, caveats, dataset_of, in_order, line, scores, spoken, trials
+from bandana.paper.figures.series import (
+    TITLES,
+    Results,
+    caveats,
+    dataset_of,
+    in_order,
+    line,
+    scores,
+    spoken,
+    too_few,
+    trials,
+)
 from bandana.paper.pieces import datasets_of
 from bandana.reporting.drawing import blank, draw, plot_lines
 
@@ -54,21 +65,22 @@ def show(results: Results) -> list[Picture]:
         notes=(
             "The paper: on most data sets accuracy declines where τ is too small (nearly discrete masks) or too large "
             "(nearly uniform ones); best in [0.8, 0.9] on Cora and in [0.2, 1] on PubMed.",
-            *_readings(found, datasets),
+            *_readings(found, datasets, len(temperatures)),
             *caveats(results),
         ),
     )
     return [picture]
 
 
-def _readings(found: Mapping[tuple[Any, ...], Score], datasets: Sequence[str]) -> list[str]:
-    """Where each data set is best, and what it loses at both ends."""
+def _readings(found: Mapping[tuple[Any, ...], Score], datasets: Sequence[str], wanted: int) -> list[str]:
+    """Where each data set that has all temperatures is best, and what it loses at both ends."""
     said, both = [], []
     for dataset in datasets:
         here = {key[1]: score for key, score in found.items() if key[0] == dataset}
-        middle = [score.mean for value, score in here.items() if MIDDLE[0] <= value <= MIDDLE[1]]
-        if not middle or len(here) == len(middle):
+        if len(here) < wanted:
+            said += [f"{TITLES[dataset]}: {too_few(len(here), wanted, 'temperatures')}."] if here else []
             continue
+        middle = [score.mean for value, score in here.items() if MIDDLE[0] <= value <= MIDDLE[1]]
         best = max(here, key=lambda value: here[value].mean)
         ends = {value: here[value].mean - fmean(middle) for value in (min(here), max(here))}
         both.append(all(difference < 0 for difference in ends.values()))

@@ -1,8 +1,9 @@
 """The figures that Zhao et al. (WWW 2024) print, one CSV file for each of their tables.
 
 ``tables.csv`` holds the two large ones, node classification and link prediction. The others share one form: our name of
-the table, the paper's number of it, row and column in this package's names, mean, deviation, the number of runs behind
-it, and the unit. What is printed as words, such as a complexity or a want of memory, stands under ``text``.
+the table, row and column in this package's names, mean, deviation, the number of runs behind it, and the unit. What is
+printed as words, such as a complexity or a want of memory, stands under ``text``. All have the paper's number and label
+of the table under ``source``.
 """
 
 import csv
@@ -19,9 +20,6 @@ METRICS = ("micro_f1", "macro_f1", "auc", "ap")
 """What the two large tables print; each can be asked for like a table of its own."""
 RUNS = 10
 """Behind every figure, by section 5.1; the caption of a table may say otherwise."""
-_SOURCES = {"node": "Table 1 (nodeclas)", "link": "Table 2 (linkpred)"}
-_SMALLER_SOURCES = {"wikics": "Table 11 (wikics)", "ogbn-mag": "Table 10c (mag)"}
-"""Of the cells that ``tables.csv`` takes in from smaller tables."""
 
 
 class Figure(NamedTuple):
@@ -31,6 +29,8 @@ class Figure(NamedTuple):
     sd: float | None
     note: str
     """Empty, "OOM" (24 GB), "quoted" (from the method's own paper), or "implemented by the Bandana authors"."""
+    source: str
+    """The paper's number and label of the table."""
 
     def __str__(self) -> str:
         return self.note if self.mean is None else f"{self.mean:.2f} ± {self.sd:.2f}"
@@ -58,7 +58,9 @@ class Printed(NamedTuple):
 def published_figures() -> dict[tuple[str, str, str], Figure]:
     """Every cell of the two large tables by method, data set and metric (one of `METRICS`)."""
     return {
-        (row["method"], row["dataset"], row["metric"]): Figure(_number(row["mean"]), _number(row["sd"]), row["note"])
+        (row["method"], row["dataset"], row["metric"]): Figure(
+            _number(row["mean"]), _number(row["sd"]), row["note"], row["source"]
+        )
         for row in _rows(LARGE_TABLES)
     }
 
@@ -96,9 +98,8 @@ def _tables() -> dict[str, dict[tuple[str, str], Printed]]:
     tables: dict[str, dict[tuple[str, str], Printed]] = {metric: {} for metric in METRICS}
     for (method, dataset, metric), figure in published_figures().items():
         score = None if figure.mean is None else Score(figure.mean, figure.sd, RUNS)
-        source = _SMALLER_SOURCES.get(dataset, _SOURCES["node" if metric.endswith("f1") else "link"])
         text, note = (figure.note, "") if score is None else ("", figure.note)
-        tables[metric][method, dataset] = Printed(score, "%", source, text, note)
+        tables[metric][method, dataset] = Printed(score, "%", figure.source, text, note)
     for file in sorted(files(__package__).iterdir(), key=lambda entry: entry.name):
         if file.name.endswith(".csv") and file.name != LARGE_TABLES:
             for row in _rows(file.name):

@@ -16,7 +16,7 @@ from bandana.graph import Graph
 from bandana.method import Batch, Clock, GraphSpec
 from bandana.methods.bandana import Bandana, BandanaConfig
 from bandana.paper.artifact import Artifact, Cell, Piece, Result, Scope, Score, Sheet, State
-from bandana.paper.grid import Results, state_of
+from bandana.paper.grid import Results, absence_notes, state_of
 from bandana.paper.meters import measure
 from bandana.paper.published import printed
 from bandana.paper.work import work
@@ -26,7 +26,7 @@ from bandana.parts.masks import MaskConfig, draw_masks
 COMPONENTS = ("bandwidth masking", "encoding", "decoding", "bandwidth prediction", "total")
 VARIABLES = ("n", "|E|", "d", "K")
 DOUBLINGS, QUICK_DOUBLINGS = 4, 3
-SPREAD = "Beside a power stands the standard error of its fit, and in brackets the number of sizes."
+SPREAD = "Beside a power stands the standard error of its fit."
 SLACK = 0.15
 """Above the order by so much is still within it: a power fitted to a few sizes is no better than that."""
 
@@ -93,8 +93,9 @@ def _sheet(results: Results, side: Literal["time", "space"], measured: str) -> S
         rows=tuple(row for row in COMPONENTS if row in {cell.row for cell in cells}),
         columns=tuple(column for column in VARIABLES if column in {cell.column for cell in cells}),
         cells=tuple(cells),
-        notes=(SPREAD, *(f"{row}: O({order})." for row, order in orders.items())),
+        notes=(SPREAD, *(f"{row}: O({order})." for row, order in orders.items()), *absence_notes(cells)),
         highest_is_best=None,
+        counted="sizes",
     )
 
 
@@ -105,7 +106,7 @@ def _cell(piece: Piece, result: Result, order: str, measured: str) -> Cell:
     costs = None if result.values is None else result.values[measured]
     if result.values is None or costs is None or None in costs:
         failure = result.failure or "not run: memory is read on a GPU only, see --device cuda"
-        return Cell(ours=None, state=state_of(failure), note=failure, **facts)
+        return Cell(ours=None, state=state_of(failure), note=failure, missing=failure, **facts)
     ours = fitted_power(result.values["values"], [max(cost, 1e-9) for cost in costs])
     assert ours.sd is not None
     exceeds = ours.mean - 2 * ours.sd > bound.mean + SLACK

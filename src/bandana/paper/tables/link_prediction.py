@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from bandana.paper.artifact import Artifact, Piece, Scope, Sheet
-from bandana.paper.grid import Place, Reading, Results, make_sheet, of_training, percent
+from bandana.paper.grid import Place, Reading, Results, beside, make_sheet, of_training, percent, with_printed_ranks
 from bandana.paper.pieces import HEURISTICS, datasets_of, seeds_of, trainings
 from bandana.paper.published import printed
 from bandana.paper.tables.node_classification import FLOORS
@@ -51,10 +51,18 @@ def show(results: Results) -> Sequence[Sheet]:
         _sheet("AP (%), after a float32 sigmoid", results, "ap_sigmoid32", SIGMOID),
     ]
     ranks = [
-        average_ranks(list(map(_methods_only, logits)), "Average rank by AUC and AP, on logits"),
-        average_ranks(list(map(_methods_only, squashed)), "Average rank by AUC and AP, after a float32 sigmoid"),
+        with_printed_ranks(average_ranks(list(map(_methods_only, sheets)), title), "link prediction")
+        for sheets, title in (
+            (logits, "Average rank by AUC and AP, on logits"),
+            (squashed, "Average rank by AUC and AP, after a float32 sigmoid"),
+        )
     ]
-    return [*logits, *squashed, *ranks]
+    return [*_over(*logits), *_over(*squashed), *ranks]
+
+
+def _over(auc: Sheet, ap: Sheet) -> list[Sheet]:
+    """Both, the first with the second below it, as the paper sets them."""
+    return [replace(auc, below=ap), ap]
 
 
 def _sheet(title: str, results: Results, metric: str, words: str) -> Sheet:
@@ -65,12 +73,7 @@ def _sheet(title: str, results: Results, metric: str, words: str) -> Sheet:
     sheet = make_sheet(title, results, reading, cells, notes=[UNPRINTED])
     if metric.endswith("_sigmoid32"):
         return sheet
-    counts = [make_sheet(title, results, _count_reading(name, metric), {}) for name in COUNTS]
-    return replace(
-        sheet,
-        rows=sheet.rows + tuple(row for other in counts for row in other.rows),
-        cells=sheet.cells + tuple(cell for other in counts for cell in other.cells),
-    )
+    return beside([sheet, *(make_sheet(title, results, _count_reading(name, metric), {}) for name in COUNTS)])
 
 
 def _methods_only(sheet: Sheet) -> Sheet:

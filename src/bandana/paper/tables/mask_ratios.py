@@ -11,9 +11,10 @@ from typing import Any
 
 import torch
 
+from bandana.config import to_table
 from bandana.data.datasets import load
 from bandana.data.splits import split_edges
-from bandana.experiment import Task
+from bandana.experiment import Experiment, Task
 from bandana.method import Clock
 from bandana.paper.artifact import Artifact, Piece, Scope, Sheet
 from bandana.paper.cookbook import recipe
@@ -33,9 +34,8 @@ HOW = {
 
 @work("mask-ratio")
 def measure(arguments: Mapping[str, Any], device: torch.device, data_root: Path | None) -> dict[str, Any]:
-    """Both ratios on the training graph of one split, masked as Bandana's recipe says."""
-    task: Task = "link" if arguments["dataset"].startswith("ogbl") else "node"
-    experiment, seed = recipe("bandana", arguments["dataset"], task), int(arguments["seed"])
+    """Both ratios on the training graph of one split, masked as the experiment says."""
+    experiment, seed = Experiment.from_table(arguments["experiment"]), int(arguments["seed"])
     data = load(experiment.dataset, data_root)
     held_out = experiment.split.valid_edges, experiment.split.test_edges
     train = (data.edge_split or split_edges(data.graph, *held_out, seed=seed)).train.to(device)
@@ -45,9 +45,10 @@ def measure(arguments: Mapping[str, Any], device: torch.device, data_root: Path 
 
 
 def pieces(scope: Scope) -> Sequence[Piece]:
-    """One split for every seed; nothing is trained."""
+    """One split for every seed, by Bandana's recipes; nothing is trained."""
     datasets = [name for name in datasets_of(scope, DATASETS) if not scope.methods or "bandana" in scope.methods]
-    return [Piece("mask-ratio", {"dataset": name, "seed": seed}) for seed in seeds_of(scope) for name in datasets]
+    tables = [to_table(recipe("bandana", name, _task(name))) for name in datasets]
+    return [Piece("mask-ratio", {"experiment": table, "seed": seed}) for seed in seeds_of(scope) for table in tables]
 
 
 def show(results: Results) -> Sequence[Sheet]:
@@ -58,12 +59,16 @@ def show(results: Results) -> Sequence[Sheet]:
 
 def _reading(column: str) -> Reading:
     def place(piece: Piece) -> Place:
-        return piece.arguments["dataset"], column
+        return piece.arguments["experiment"]["dataset"], column
 
     def value(values: Mapping[str, Any]) -> float:
         return float(values[column])
 
     return Reading(place, value, HOW[column], "seeds" if column == "measured" else None)
+
+
+def _task(dataset: str) -> Task:
+    return "link" if dataset.startswith("ogbl") else "node"
 
 
 TITLE = "Share of the messages held back by Bandana's masks"

@@ -20,7 +20,9 @@ def pieces(scope: Scope) -> Sequence[Piece]:
 def show(results: Results) -> Sequence[Sheet]:
     """Both metrics."""
     title = "Micro- and macro-F1 (%) of node classification on Wiki-CS"
-    return [metric_sheet(title, results, "wikics", COLUMNS, PROTOCOL, printed("wiki-cs"))] if results else []
+    if not results:
+        return []
+    return [metric_sheet(title, results, "wikics", COLUMNS, printed("wiki-cs"), protocol=PROTOCOL, over="probes")]
 
 
 ARTIFACT = Artifact(

@@ -1,0 +1,60 @@
+"""docs/findings.md says what the committed rows say."""
+
+import csv
+from pathlib import Path
+from statistics import fmean, stdev
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
+SEEDS, ABLATIONS, TUNED = (f"{name}-seeds-h200-torch2.11.0.csv" for name in ("bandana", "ablations", "bandana-tuned"))
+CITATIONS, SEARCHED = ("cora", "citeseer", "pubmed"), ("pubmed", "photo", "computers")
+
+
+def rows(file: str, dataset: str, task: str) -> list[dict[str, str]]:
+    with (ROOT / "results" / file).open(encoding="utf-8") as lines:
+        wanted = {"dataset": dataset, "task": task, "protocol": "clean"}
+        found = [row for row in csv.DictReader(lines) if wanted.items() <= row.items()]
+    return [row for row in found if row["method"].startswith("bandana")]
+
+
+def spoken(found: list[dict[str, str]], metric: str) -> str:
+    figures = [100 * float(row[metric]) for row in found]
+    return f"{fmean(figures):.2f} ± {stdev(figures):.2f}"
+
+
+def recipe_of_the_paper(dataset: str) -> set[str]:
+    return {row["config"] for row in rows(SEEDS, dataset, "node")}
+
+
+def test_means_over_nodes_are_those_of_both_files_of_rows() -> None:
+    newer = [spoken(rows(SEEDS, name, "node"), "micro_f1") for name in CITATIONS]
+    older = [
+        spoken([row for row in rows(ABLATIONS, name, "node") if row["config"] in recipe_of_the_paper(name)], "micro_f1")
+        for name in CITATIONS
+    ]
+    for means in (newer, older):
+        assert PAGE.count(f"| {' | '.join(means)} |\n") == 2  # targets, and honest means
+
+
+def test_seeds_differ_between_kernels_by_what_is_said() -> None:
+    widest = []
+    for name in CITATIONS:
+        newer, older = (
+            {row["seed"]: 100 * float(row["micro_f1"]) for row in rows(file, name, "node") if row["config"] in configs}
+            for configs in [recipe_of_the_paper(name)]
+            for file in (SEEDS, ABLATIONS)
+        )
+        widest.append(max(abs(newer[seed] - older[seed]) for seed in newer.keys() & older.keys()))
+    cora, citeseer, pubmed = widest
+    assert f"by up to {cora:.1f} points on Cora, {citeseer:.1f} on CiteSeer and {pubmed:.1f} on PubMed" in PAGE.replace(
+        "\n", " "
+    )
+
+
+@pytest.mark.parametrize("dataset", SEARCHED)
+def test_tuned_links_are_those_of_the_rows(dataset: str) -> None:
+    (line,) = (line for line in PAGE.splitlines() if line.lower().startswith(f"| {dataset} | 9"))
+    cells = [cell.strip(" *") for cell in line.split("|")[2:4]]
+    assert cells == [spoken(rows(file, dataset, "link"), "auc") for file in (SEEDS, TUNED)]

@@ -1,0 +1,129 @@
+"""The table of tuned settings: both recipes, both rivals, and words that say exactly who is reached and passed."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from bandana.config import to_table
+from bandana.errors import UserError
+from bandana.paper.artifact import Cell, Result, Scope, Score, Sheet
+from bandana.paper.cache import Cache
+from bandana.paper.catalogue import PAPER_ORDER, artifacts
+from bandana.paper.cookbook import has_cell, load_recipe, recipe
+from bandana.paper.published import published
+from bandana.paper.reproduce import Plan, survey
+from bandana.paper.rows import read_rows, to_rows
+from bandana.paper.tables import tuned
+
+SMALL = ("cora", "citeseer", "pubmed", "photo", "computers", "cs", "physics")
+
+
+def made_up(scope: Scope, lead: Mapping[str, float]) -> list[Sheet]:
+    """Tables in which the mean of every recipe lies so many points above the published figure of Bandana."""
+    results = []
+    for piece in tuned.pieces(scope):
+        table, seed = piece.arguments["experiment"], piece.arguments["seed"]
+        task, dataset = table["task"], table["dataset"]
+        metric = tuned.QUESTIONS[task].metric
+        name = next(n for n, e in tuned.experiments_of(dataset, task).items() if to_table(e) == table)
+        figure = published(metric)["bandana", dataset].mean + lead[name] + 0.01 * (seed - (scope.seeds - 1) / 2)
+        results.append((piece, Result({"metrics": {metric: figure / 100}})))
+    return list(tuned.show(results))
+
+
+def test_it_asks_for_both_recipes_of_all_small_cells() -> None:
+    pieces = tuned.pieces(Scope(seeds=1))
+    tables = [piece.arguments["experiment"] for piece in pieces]
+    paper = [to_table(recipe("bandana", dataset, task)) for task in ("node", "link") for dataset in SMALL]
+    assert all(table in tables for table in paper)
+    others = [table for table in tables if table not in paper]
+    book = [
+        (task, dataset) for task in ("node", "link") for dataset in SMALL if has_cell("bandana", dataset, task, "tuned")
+    ]
+    assert [(table["task"], table["dataset"]) for table in others] == book
+    assert all(to_table(recipe("bandana", of["dataset"], of["task"], book="tuned")) == of for of in others)
+    assert tuned.pieces(Scope(seeds=1, methods=("gae",))) == []
+    assert artifacts()["tuned"] is tuned.ARTIFACT
+    assert "tuned" in PAPER_ORDER
+
+
+@pytest.mark.parametrize("dataset", [*SMALL, "digits"])
+@pytest.mark.parametrize("task", ["node", "link"])
+def test_a_book_has_the_cells_that_it_can_be_asked_for(dataset: str, task: str) -> None:
+    if has_cell("bandana", dataset, task, "tuned"):
+        assert load_recipe("bandana", dataset, task, "tuned").values
+    else:
+        with pytest.raises(UserError, match=f"has no {task} recipe for {dataset}"):
+            load_recipe("bandana", dataset, task, "tuned")
+
+
+def test_both_recipes_are_held_against_bandana_and_against_the_best_of_any_method() -> None:
+    scope = Scope(seeds=9, datasets=("citeseer", "pubmed"))
+    nodes, links = made_up(scope, {tuned.PAPER: -0.18, tuned.TUNED: 0.18})
+    cells = {(cell.row, cell.column): cell for cell in links.cells}
+    assert links.rows == (
+        *("recipe of the paper", "bandana-tuned"),
+        *("recipe of the paper, against the best method", "bandana-tuned, against the best method"),
+    )
+    best = max(score.mean for (_, dataset), score in published("auc").items() if dataset == "citeseer")
+    assert cells["bandana-tuned", "citeseer"].published == published("auc")["bandana", "citeseer"]
+    against = cells["bandana-tuned, against the best method", "citeseer"]
+    assert against.published is not None
+    assert against.published.mean == best > published("auc")["bandana", "citeseer"].mean
+    assert "The best published figure is that of maskgae_path." in against.note
+    assert cells["bandana-tuned", "citeseer"].state == "higher"
+    assert against.state == "lower"
+    assert "Welch" in against.note
+    assert "prediction interval" in nodes.cells[0].note
+
+
+def test_the_notes_say_who_is_reached_and_who_is_passed() -> None:
+    scope = Scope(seeds=9, datasets=("citeseer", "pubmed"))
+    _, links = made_up(scope, {tuned.PAPER: -0.18, tuned.TUNED: 0.18})
+    told = dict(zip(links.rows, links.notes, strict=False))
+    assert told["bandana-tuned"].startswith(
+        "bandana-tuned: 2 of 2 means reach the published figure of Bandana, 2 pass it "
+        "(above: citeseer (higher by the test), pubmed (higher by the test)"
+    )
+    assert told["bandana-tuned, against the best method"].startswith(
+        "bandana-tuned: 1 of 2 means reach the best published figure of any method, 1 pass it "
+        "(above: pubmed (higher by the test); below: citeseer (lower by the test)"
+    )
+    assert "0 of 2 means reach the published figure of Bandana" in told["recipe of the paper"]
+    assert "citeseer 97.21 (maskgae_path), pubmed 97.26 (bandana)" in links.notes[4]
+
+
+def test_a_level_mean_reaches_but_does_not_pass() -> None:
+    level = Cell(row="x", column="cora", ours=Score(95.0, 0.1, 3), published=Score(95.0, 0.1, 10), state="same")
+    assert tuned.standing_note("x", [level]) == (
+        "x: 1 of 1 means reach the published figure of Bandana, 0 pass it (level: cora (no difference shown))."
+    )
+
+
+def test_a_cell_without_a_tuned_recipe_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuned, "has_cell", lambda method, dataset, task, book: dataset != "cs")
+    tuned.experiments_of.cache_clear()
+    scope = Scope(seeds=2, datasets=("cora", "cs"))
+    nodes, _ = made_up(scope, {tuned.PAPER: 0.0, tuned.TUNED: 0.0})
+    tuned.experiments_of.cache_clear()
+    cells = {(cell.row, cell.column): cell for cell in nodes.cells}
+    missing = "not run: there is no tuned recipe for cs, task node; to make one: bandana tune bandana cs --task node"
+    assert cells["bandana-tuned", "cs"].missing == missing
+    assert cells["bandana-tuned", "cs"].state == "not run"
+    assert cells["recipe of the paper", "cs"].ours is not None
+    assert f"cs (2 of 4 rows): {missing}." in nodes.notes
+
+
+def test_rows_of_tuned_trainings_are_read(tmp_path: Path) -> None:
+    scope = Scope(seeds=1, datasets=("pubmed",))
+    table = to_table(recipe("bandana", "pubmed", "link", book="tuned"))
+    values = {"metrics": {"auc": 0.97}, "diagnostics": {}, "seconds": {"pretrain": 1.0}, "precision": "tf32"}
+    done = [(piece, Result(values)) for piece in tuned.pieces(scope) if piece.arguments["experiment"] == table]
+    assert len(done) == 1
+    rows = tmp_path / "rows.csv"
+    rows.write_text(to_rows(done), encoding="utf-8")
+    cache = Cache(tmp_path / "cache", "cpu", None)
+    plan = Plan(artifacts=[tuned.ARTIFACT], scope=scope, cache=cache, out=tmp_path, rows=read_rows([rows]))
+    items = survey(plan)["tuned"]
+    assert [item.piece.arguments["experiment"] == table for item in items if item.result.values] == [True]

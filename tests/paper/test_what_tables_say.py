@@ -1,0 +1,181 @@
+"""What tables and figures say beside their numbers: why some are missing, which test was made, and what is not read."""
+
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from bandana.paper.artifact import Artifact, Picture, Piece, Result, Scope, Sheet
+from bandana.paper.catalogue import artifacts
+from bandana.paper.cookbook import recipe
+from bandana.paper.figures import depth, embedding_size, temperature
+from bandana.paper.grid import Reading, beside, make_sheet, of_training, percent
+from bandana.paper.pieces import training
+from bandana.paper.published import published, published_figures
+from bandana.paper.tables import complexity
+
+NOT_YET = "not run yet; to run it: bandana reproduce x"
+NO_DATA = "not run: data set missing; with its files: bandana reproduce x --datasets pubmed --data-root FOLDER"
+
+
+def reading(metric: str = "micro_f1") -> Reading:
+    return Reading(of_training(), percent("metrics", metric), "", "probes")
+
+
+def results_of(failures: Mapping[tuple[str, str], str]) -> list[tuple[Piece, Result]]:
+    return [
+        (training(recipe(method, dataset, "node"), 0), Result(None if text else {"metrics": {"micro_f1": 0.8}}, text))
+        for (method, dataset), text in failures.items()
+    ]
+
+
+def sheet_of(artifact: str, results: list[tuple[Piece, Result]], title: str) -> Sheet:
+    (found,) = (sheet for sheet in artifacts()[artifact].show(results) if sheet.title.startswith(title))  # type: ignore[union-attr]
+    assert isinstance(found, Sheet)
+    return found
+
+
+def figures_for(artifact: str, scope: Scope, share: Callable[[int], float]) -> list[tuple[Piece, Result]]:
+    names = ("auc", "auc_sigmoid32", "ap", "ap_sigmoid32", "decoder_auc", "decoder_hits@20", "decoder_hits@50")
+    pieces = artifacts()[artifact].pieces(scope)
+    return [(piece, Result({"metrics": dict.fromkeys(names, share(piece.arguments["seed"]))})) for piece in pieces]
+
+
+# Missing figures
+
+
+def test_every_reason_for_a_missing_figure_is_told_once_with_its_columns() -> None:
+    failures = {
+        ("gae", "cora"): "",
+        ("bandana", "cora"): NOT_YET,
+        ("gae", "citeseer"): NOT_YET,
+        ("bandana", "citeseer"): NOT_YET,
+        ("gae", "pubmed"): NO_DATA,
+        ("bandana", "pubmed"): NO_DATA,
+        ("gae", "physics"): "OutOfMemoryError: 1 GiB",
+        ("bandana", "physics"): "OutOfMemoryError: 2 GiB",
+    }
+    assert make_sheet("t", results_of(failures), reading(), {}).notes == (
+        f"cora (1 of 2 rows), citeseer: {NOT_YET}.",
+        f"pubmed: {NO_DATA}.",
+        "physics: out of memory, as the note of each cell says.",
+    )
+
+
+def test_reasons_of_several_tables_are_told_together_and_by_row_where_rows_are_empty() -> None:
+    failures = {("gae", "cora"): "", ("bandana", "cora"): NOT_YET, ("gae", "cs"): "", ("bandana", "cs"): NOT_YET}
+    assert make_sheet("t", results_of(failures), reading(), {}).notes == (f"bandana: {NOT_YET}.",)
+    parts = [make_sheet("t", results_of({place: text}), reading(), {}) for place, text in failures.items()]
+    assert beside(parts).notes == (f"bandana: {NOT_YET}.",)
+    assert (beside(parts).rows, beside(parts).columns) == (("gae", "bandana"), ("cora", "cs"))
+
+
+@pytest.mark.parametrize("name", ["ogb", "statistics", "complexity", "link-prediction", "wiki-cs", "tuned"])
+def test_tables_without_results_give_reason_and_command(name: str) -> None:
+    artifact = artifacts()[name]
+    for sheet in artifact.show([(piece, Result(None, NOT_YET)) for piece in artifact.pieces(Scope(seeds=1))]):
+        assert isinstance(sheet, Sheet)
+        told = [note for note in sheet.notes if "to run it: bandana reproduce x" in note]
+        assert len(told) == (0 if sheet.title.startswith("Average rank") else 1)
+
+
+# Published figures
+
+
+def test_figures_of_the_large_tables_name_the_table_they_come_from() -> None:
+    figures = published_figures()
+    assert len(figures) == 473
+    assert figures["bandana", "cora", "micro_f1"].source == "Table 1 (nodeclas)"
+    assert figures["bandana", "cora", "auc"].source == "Table 2 (linkpred)"
+    assert figures["bandana", "ogbn-mag", "micro_f1"].source == "Table 10c (mag)"
+    assert figures["gca", "wikics", "macro_f1"].source == "Table 11 (wikics)"
+
+
+def test_links_of_ogb_are_tested_as_means_of_runs() -> None:
+    results = figures_for("ogb", Scope(seeds=3, datasets=("ogbl-collab",)), lambda seed: 0.5 + 0.01 * seed)
+    notes = [cell.note for cell in sheet_of("ogb", results, "ogbl-collab").cells]
+    assert len(notes) == 6
+    assert all("Welch" in note for note in notes)
+
+
+def test_one_figure_in_two_tables_gets_one_verdict() -> None:
+    scope = Scope(seeds=5, datasets=("photo", "computers"), methods=("bandana",))
+    share = published("auc")["bandana", "photo"].mean / 100
+    for table, title in (("link-prediction", "AUC (%), after"), ("end-to-end", "AUC (%) by dot products after")):
+        results = figures_for(table, scope, lambda seed: share - 0.0015 + 0.0005 * seed)
+        cells = {(cell.row, cell.column): cell for cell in sheet_of(table, results, title).cells}
+        photo = cells["bandana", "photo"]
+        assert photo.published == published("auc")["bandana", "photo"]
+        assert ("Table 2" in photo.note) == (table == "end-to-end")
+        assert cells["bandana", "computers"].state == "lower"
+
+
+def test_a_mean_that_differs_from_table_2_stays_without_deviation() -> None:
+    results = figures_for("end-to-end", Scope(seeds=2, methods=("maskgae_edge",)), lambda seed: 0.9)
+    cells = {cell.column: cell for cell in sheet_of("end-to-end", results, "AUC (%) by dot products on").cells}
+    assert cells["cora"].published == published("auc")["maskgae_edge", "cora"]
+    assert cells["cs"].published == published("dot-product")["maskgae_edge", "cs"]
+
+
+def test_published_ranks_stand_as_printed_beside_those_recomputed() -> None:
+    artifact = artifacts()["node-classification"]
+    results = [(piece, Result(None, NOT_YET)) for piece in artifact.pieces(Scope(seeds=1))]
+    ranks = sheet_of("node-classification", results, "Average rank")
+    cells = {(cell.row, cell.column): cell.published for cell in ranks.cells}
+    assert ranks.columns[-1] == "as printed"
+    assert cells["costa", "as printed"] == published("average-ranks")["costa", "node classification"]
+    assert cells["costa", "all cells"].mean == pytest.approx(6.82, abs=0.01)  # type: ignore[union-attr]
+    assert "costa 6.4 and 6.82" in ranks.notes[-1]
+    assert "bandana" not in ranks.notes[-1]  # 2.4375 is printed as 2.4
+
+
+def test_the_number_in_brackets_of_a_growth_is_that_of_sizes() -> None:
+    piece = complexity.pieces(Scope())[0]
+    result = Result({"values": [1, 2, 4], "seconds": [1.0, 2.0, 4.0], "mb": [1.0, 2.0, 4.0]})
+    assert {sheet.counted for sheet in complexity.show([(piece, result)])} == {"sizes"}
+
+
+# Readings of figures
+
+
+@pytest.mark.parametrize(
+    ("artifact", "methods", "said"),
+    [
+        (depth.ARTIFACT, ("bandana",), "Cora: nothing is read from a part of the depths (Bandana 1 of 8 "),
+        (
+            embedding_size.ARTIFACT,
+            (),
+            "Cora: nothing is read from a part of the pairs of widths (1 of 20 are there).",
+        ),
+        (temperature.ARTIFACT, (), "Cora: nothing is read from a part of the temperatures (1 of 13 are there)."),
+    ],
+    ids=["depth", "embedding-size", "temperature"],
+)
+def test_nothing_is_read_from_a_single_point(artifact: Artifact, methods: tuple[str, ...], said: str) -> None:
+    pieces = artifact.pieces(Scope(seeds=1, datasets=("cora",), methods=methods))
+    done = len(pieces) // 2
+    results = [
+        (piece, Result({"metrics": {"micro_f1": 0.8}}) if number == done else Result(None, NOT_YET))
+        for number, piece in enumerate(pieces)
+    ]
+    (picture,) = artifact.show(results)
+    assert isinstance(picture, Picture)
+    assert any(note.startswith(said) for note in picture.notes)
+    assert not any("best at" in note or "best with" in note for note in picture.notes[1:])
+    assert not any("Both ends" in note for note in picture.notes)
+
+
+def test_a_method_with_some_depths_is_not_held_against_others() -> None:
+    pieces = depth.ARTIFACT.pieces(Scope(seeds=1, datasets=("cora",)))
+    results = [
+        (piece, Result({"metrics": {"micro_f1": 0.8}}))
+        if piece.arguments["experiment"]["method"] != "maskgae_path"
+        or piece.arguments["experiment"]["model"]["num_layers"] == 5
+        else (piece, Result(None, NOT_YET))
+        for piece in pieces
+    ]
+    (picture,) = depth.ARTIFACT.show(results)
+    assert isinstance(picture, Picture)
+    partial, read = (note for note in picture.notes if note.startswith("Cora: ") and NOT_YET not in note)
+    assert partial == "Cora: nothing is read from a part of the depths (MaskGAE-path 1 of 8 are there)."
+    assert "MaskGAE-path" not in read
+    assert "Bandana is best at 1" in read

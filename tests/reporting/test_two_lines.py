@@ -1,0 +1,92 @@
+"""LaTeX cells of two lines: the figures of two tables in one, as the paper sets them."""
+
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sample_sheets import cell, sample_sheet
+
+from bandana.paper.artifact import Result, Scope, Score, Sheet
+from bandana.paper.catalogue import artifacts
+from bandana.reporting.sheets import to_latex, to_latex_of_two, to_markdown
+
+COLUMNS = ("cora", "computers")
+
+
+def two() -> tuple[Sheet, Sheet]:
+    """Micro- and macro-F1: one cell with both, one without a second published figure, and a row that was not run."""
+    micro = (
+        cell("bandana", "cora", Score(84.5, 0.5, 10)),
+        cell("bandana", "computers", Score(89.2, 0.4, 10), Score(89.62, 0.09, 10)),
+        cell("seegera", "cora", None),
+        cell("seegera", "computers", Score(88.0, None, 1), Score(88.39, 0.26, 10)),
+    )
+    macro = (
+        cell("bandana", "cora", Score(83.0, 0.3, 10), Score(82.97, 0.92, 10)),
+        cell("bandana", "computers", Score(95.0, 0.1, 10), Score(87.79, 0.2, 10)),
+        cell("seegera", "cora", None, Score(82.88, 0.66, 10)),
+        cell("seegera", "computers", Score(86.0, None, 1), None),
+    )
+    rows = ("bandana", "seegera")
+    upper = Sheet(title="Micro-F1", rows=rows, columns=COLUMNS, cells=micro, notes=("Both.", "Three are tested."))
+    return upper, Sheet(title="Macro-F1", rows=rows, columns=COLUMNS, cells=macro, notes=("Both.", "Two are."))
+
+
+def test_each_cell_has_the_first_figure_over_the_second() -> None:
+    text = to_latex_of_two(*two())
+    assert r"bandana & \shortstack{84.50 $\pm$ 0.50\\83.00 $\pm$ 0.30} & " in text
+    assert r"\shortstack{\textbf{89.20} $\pm$ 0.40\\\textbf{95.00}$\uparrow$ $\pm$ 0.10} \\" in text
+    assert r"\quad\textit{published} & \shortstack{84.62 $\pm$ 0.37\\82.97 $\pm$ 0.92} & " in text
+    assert r"seegera & not run & \shortstack{\underline{88.00}?\\\underline{86.00}} \\" in text
+    assert r"\shortstack{88.39 $\pm$ 0.26\\--} \\[2pt]" in text
+    assert r"\caption{Micro-F1; in the second line of a cell: Macro-F1}" in text
+    assert "Both. First line: Three are tested. Second line: Two are." in text
+
+
+def test_equal_figures_are_both_shown_and_other_tables_refused() -> None:
+    upper, lower = two()
+    assert r"\shortstack{84.50 $\pm$ 0.50\\84.50 $\pm$ 0.50}" in to_latex_of_two(upper, upper)
+    with pytest.raises(ValueError, match="'Micro-F1' and 'Macro-F1' must have the same rows and columns"):
+        to_latex_of_two(upper, replace(lower, columns=("cora",)))
+
+
+@pytest.mark.parametrize(("name", "pairs"), [("node-classification", [(0, 1)]), ("link-prediction", [(0, 1), (2, 3)])])
+def test_the_large_tables_are_set_as_in_the_paper(name: str, pairs: list[tuple[int, int]]) -> None:
+    artifact = artifacts()[name]
+    pieces = artifact.pieces(Scope(seeds=1, datasets=("cora", "physics"), methods=("gae", "bandana")))
+    shown = artifact.show([(piece, Result(None, "not run yet")) for piece in pieces])
+    sheets = [sheet for sheet in shown if isinstance(sheet, Sheet)]
+    assert [(sheets.index(sheet), sheets.index(sheet.below)) for sheet in sheets if sheet.below] == pairs
+    for first, _ in pairs:
+        text = to_latex(sheets[first])
+        assert text.count(r"\begin{tabular}") == 2
+        assert r"\shortstack{84.62 $\pm$ 0.37\\82.97 $\pm$ 0.92}" in text or name == "link-prediction"
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex")
+def test_latex_sets_both_tables(tmp_path: Path) -> None:
+    upper, lower = two()
+    head = "\\documentclass{article}\n\\usepackage{booktabs}\n\\begin{document}\n"
+    page = f"{head}{to_latex(replace(upper, below=lower))}\\end{{document}}\n"
+    (tmp_path / "t.tex").write_text(page, encoding="utf-8")
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "-draftmode", "t.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=60, check=False)
+    output = done.stdout.decode(errors="replace")
+    assert done.returncode == 0, output[-2000:]
+    assert not re.search("Overfull", output)
+
+
+def test_an_option_keeps_its_hyphens_and_a_long_name_is_broken() -> None:
+    (cora, *_), _ = (sheet.cells for sheet in two())
+    name = "bandana, weights chosen after the sigmoid"
+    sheet = Sheet(title="t", rows=(name,), columns=("cora",), cells=(replace(cora, row=name),), notes=("use --seeds",))
+    assert "use -{}-seeds" in to_latex(sheet)
+    assert r"\begin{tabular}{p{9em}c}" in to_latex(sheet)
+
+
+def test_the_legend_names_what_stands_in_brackets() -> None:
+    assert "Ours, seeds in brackets" in to_markdown(sample_sheet())
+    assert "Ours, sizes in brackets" in to_markdown(sample_sheet(counted="sizes"))
