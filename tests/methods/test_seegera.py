@@ -1,24 +1,20 @@
 """SeeGera's loss against dense matrices and loops written from the definition, on a graph of five nodes."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from math import log
 from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, normalize
 
-from bandana.engine.structure import build_structure
-from bandana.graph import Graph, SparseFeatures
+from bandana.graph import Graph, SparseFeatures, dense
 from bandana.method import Batch, Clock, GraphSpec
-from bandana.methods.seegera import SeeGera, SeeGeraConfig, hide_entries, in_shares, transposed
+from bandana.methods.seegera import SeeGera, SeeGeraConfig
+from bandana.parts.feature_matrix import hide_features, hide_share
 from bandana.parts.semi_implicit import bernoulli_noise
 
-GraphFactory = Callable[..., Graph]
 CLOCK = Clock(seed=3, epoch=200, step=7)
 SMALL = SeeGeraConfig(hidden_width=4, width=3, noise_width=2, num_samples=2, num_others=2, edge_mask=0.5)
 
@@ -28,17 +24,7 @@ def example(*, sparse: bool = False, directed: bool = False) -> Graph:
     x = torch.tensor([[1.0, 0, 1, 0], [0, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 0]])
     edge_index = torch.tensor([[0, 0, 1, 2], [1, 2, 2, 3]])
     graph = Graph.from_edges(edge_index, num_nodes=5, x=x, directed=directed)
-    return replace(graph, x=stored(x)) if sparse else graph
-
-
-def stored(x: Tensor) -> SparseFeatures:
-    row, col = x.nonzero().unbind(1)
-    structure, order = build_structure(row, col, *x.shape)
-    return SparseFeatures(structure, x[row, col][order])
-
-
-def dense(x: Tensor | SparseFeatures) -> Tensor:
-    return x.dense() if isinstance(x, SparseFeatures) else x
+    return replace(graph, x=SparseFeatures.of(x)) if sparse else graph
 
 
 def build(graph: Graph, config: SeeGeraConfig = SMALL) -> SeeGera:
@@ -50,18 +36,13 @@ def build(graph: Graph, config: SeeGeraConfig = SMALL) -> SeeGera:
 def naive_mask(graph: Graph, config: SeeGeraConfig, draw: torch.Generator) -> tuple[Tensor, Tensor]:
     """Dense adjacency and features as the encoders see them."""
     adjacency = torch.zeros(graph.num_nodes, graph.num_nodes)
-    for entry, kept in zip(
-        graph.links, hide_entries(torch.ones(graph.links.shape), config.edge_mask, draw), strict=True
-    ):
+    shown = hide_share(torch.ones(graph.links.shape), config.edge_mask, draw)
+    for entry, kept in zip(graph.links, shown, strict=True):
         i, j = graph.structure.row[entry], graph.structure.col[entry]
         adjacency[i, j] = kept
         if not graph.directed:
             adjacency[j, i] = kept
-    if isinstance(graph.x, SparseFeatures):
-        x = SparseFeatures(graph.x.structure, hide_entries(graph.x.values, config.feature_mask, draw)).dense()
-    else:
-        x = hide_entries(graph.x, config.feature_mask, draw)
-    return adjacency, x
+    return adjacency, dense(hide_features(graph.x, config.feature_mask, draw))
 
 
 def log_h(z: Tensor, means: list[Tensor], log_variance: Tensor, floor: float) -> Tensor:
@@ -160,47 +141,6 @@ def test_directed_links_are_hidden_one_way() -> None:
     graph = example(directed=True)
     method = build(graph)
     torch.testing.assert_close(method.loss(Batch(graph, graph.links), CLOCK), naive_loss(method, graph))
-
-
-@given(size=st.integers(0, 40), rate=st.floats(0, 0.99), seed=st.integers(0, 99))
-def test_exactly_a_share_of_the_non_zero_entries_is_hidden(size: int, rate: float, seed: int) -> None:
-    draw = torch.Generator().manual_seed(seed)
-    values = torch.randn(size, generator=draw) * (torch.rand(size, generator=draw) < 0.6)
-    shown = hide_entries(values, rate, draw)
-    count = int((values != 0).sum())
-    assert int((shown != 0).sum()) == count - int(count * rate)
-    assert bool(((shown == values) | (shown == 0)).all())
-
-
-def test_every_entry_is_hidden_as_often_as_another() -> None:
-    draw = torch.Generator().manual_seed(0)
-    shown = torch.stack([hide_entries(torch.tensor([3.0, 0.0, 1.0, 2.0]), 0.4, draw) != 0 for _ in range(3000)])
-    torch.testing.assert_close(
-        shown.double().mean(0), torch.tensor([2, 0, 2, 2]) / 3.0, rtol=0, atol=0.04, check_dtype=False
-    )
-
-
-@pytest.mark.parametrize("directed", [False, True])
-def test_masked_links_vanish_in_both_directions(random_graph: GraphFactory, directed: bool) -> None:
-    graph = random_graph(20, 60, directed=directed)
-    method = build(graph, replace(SMALL, edge_mask=0.3))
-    seen = method._visible(graph, torch.Generator().manual_seed(0))
-    shown = torch.zeros(20, 20)
-    shown[graph.structure.row, graph.structure.col] = (seen.edges.values != 0).float()
-    hidden = graph.num_edges - int(shown.sum())
-    assert hidden == int(0.3 * graph.links.numel()) * (1 if directed else 2)
-    assert directed or shown.equal(shown.T)
-
-
-@pytest.mark.usefixtures("float64")
-def test_sparse_features_are_turned_and_shared_like_dense_ones() -> None:
-    x = torch.randn(5, 4, generator=torch.Generator().manual_seed(0)) * example().x
-    for turn in (lambda x: x, transposed):
-        torch.testing.assert_close(dense(in_shares(turn(stored(x)))), in_shares(turn(x)))
-    twice = transposed(transposed(stored(x)))
-    assert isinstance(twice, SparseFeatures)
-    assert twice.dense().equal(x)
-    assert twice.structure.transposed_entry.equal(stored(x).structure.transposed_entry)
 
 
 @pytest.mark.usefixtures("float64")

@@ -99,14 +99,15 @@ def test_noisy_means_are_those_of_each_sample_alone(
     graph = random_graph(12, 30, num_features=num_features)
     widths = [5 + graph.num_features, 7, 3]
     stack = Stack(widths, activate_last=False, bias=False) if network == "graph" else Perceptron(widths, 0.0)
-    edges = gcn_weights(graph.structure) if network == "graph" else None
+    edges = gcn_weights(graph.structure)
     noise = bernoulli_noise(12, 4, 5, generator())
     means = noisy_means(stack, graph.x, noise, graph.structure, edges)
     x = graph.x if isinstance(graph.x, Tensor) else graph.x.dense()
     for k in range(4):
-        layers = None if edges is None else [edges, edges]
-        alone = stack(torch.cat([noise[:, k], x.to(noise.dtype)], dim=1), graph.structure, layers)[-1]
+        both = torch.cat([noise[:, k], x.to(noise.dtype)], dim=1)
+        alone = stack(both, graph.structure, [edges, edges])[-1]
         torch.testing.assert_close(means[:, k], alone)
+        assert alone.equal(stack(both)[-1]) == (network == "perceptron")
 
 
 def test_each_sample_has_its_own_dropout(random_graph: GraphFactory) -> None:

@@ -47,6 +47,17 @@ def test_the_two_directions_of_a_link_are_dropped_independently(random_graph: Gr
     assert float(both.double().mean()) == pytest.approx(0.09, abs=0.02)
 
 
+@pytest.mark.parametrize("directed", [False, True])
+def test_masked_links_vanish_in_both_directions(random_graph: GraphFactory, directed: bool) -> None:
+    graph = random_graph(20, 60, directed=directed)
+    seen = views.masked_view(graph, 0.3, 0.0, source())
+    shown = torch.zeros(20, 20)
+    shown[graph.structure.row, graph.structure.col] = (seen.edges.values != 0).float()
+    hidden = int(0.3 * graph.links.numel()) * (1 if directed else 2)
+    assert int(shown.sum()) == views.num_unmasked(graph, 0.3) == graph.num_edges - hidden
+    assert directed or shown.equal(shown.T)
+
+
 @pytest.mark.parametrize("num_features", [400, 0])
 def test_whole_columns_vanish_and_the_others_keep_their_values(random_graph: GraphFactory, num_features: int) -> None:
     x = random_graph(100, num_features=num_features).x

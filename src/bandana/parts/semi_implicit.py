@@ -6,6 +6,7 @@ others, whose means were drawn only for that.
 """
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -89,12 +90,58 @@ def noisy_means(
         if not depth:
             features = [project(x, weight[noise_width:], stack.dropout, generator) for _ in range(copies)]
             mixed = mixed + torch.stack(features, dim=1)
-        if structure is not None and edges is not None:
+        if structure is not None and edges is not None and not isinstance(stack, Perceptron):
             mixed = propagate(structure, edges.values, mixed.flatten(1), edges.loop).view_as(mixed)
         if stack.biases:
             mixed = mixed + stack.biases[depth]
         hidden = stack.activations[depth](mixed)
     return hidden
+
+
+def node_posterior(
+    mean: Stack,
+    log_variance: Stack,
+    x: Features,
+    noise: Tensor,
+    num_samples: int,
+    structure: Structure,
+    edges: EdgeWeights,
+    generator: torch.Generator,
+) -> Posterior:
+    """The mixtures of all nodes, by two networks that read the features; `mean` reads noise beside them.
+
+    Args:
+        mean: As `noisy_means` wants it.
+        log_variance: Reads the features alone.
+        x: ``[nodes, features]``.
+        noise: ``[nodes, samples + others, noise width]``.
+        num_samples: How many of the means are drawn from.
+        structure: Edges by receiving node.
+        edges: Their weights, the same in every layer.
+        generator: Randomness for dropout.
+    """
+    means = noisy_means(mean, x, noise, structure, edges, generator)
+    layers = [edges] * len(log_variance.weights)
+    return Posterior.of(means, num_samples, log_variance(x, structure, layers, generator)[-1])
+
+
+def group_posterior(
+    shares: Features, members: Posterior, mean: Stack, log_variance: Stack, generator: torch.Generator
+) -> Posterior:
+    """The mixtures of groups, by two perceptrons that read the averages of their members' means and log variances.
+
+    Args:
+        shares: ``[groups, members]`` what each member counts.
+        members: Their mixtures.
+        mean: Reads the average of each of the means.
+        log_variance: Reads the average of the log variances.
+        generator: Randomness for dropout.
+    """
+    known = torch.cat([members.means, members.others], dim=1)
+    averages = project(shares, known.flatten(1), 0.0, None).view(-1, known.shape[2])
+    means = mean(averages, generator=generator)[-1].view(shares.shape[0], known.shape[1], -1)
+    averages = project(shares, members.log_variance, 0.0, None)
+    return Posterior.of(means, members.means.shape[1], log_variance(averages, generator=generator)[-1])
 
 
 def log_mixture(posterior: Posterior, z: Tensor, floor: float) -> Tensor:
@@ -140,6 +187,17 @@ def log_prior(z: Tensor) -> Tensor:
     return -z.square().sum(2) / 2
 
 
+def joint_divergence(posteriors: Sequence[Posterior], draws: Sequence[Tensor], floor: float) -> Tensor:
+    """``[samples]`` by how much mixtures of several kinds of rows exceed a standard Gaussian at their draws.
+
+    As the authors of SeeGera weigh it: mixtures are averaged over all rows and divided by their number, and so are the
+    Gaussians, but within each kind.
+    """
+    mixtures = torch.cat([log_mixture(*pair, floor) for pair in zip(posteriors, draws, strict=True)])
+    priors = [log_prior(z).mean(0) / z.shape[0] for z in draws]
+    return mixtures.mean(0) / mixtures.shape[0] - sum(priors)
+
+
 def importance_weighted(bounds: Tensor) -> Tensor:
     """The loss of ``[samples]`` log ratios of target and posterior density: minus the log of their mean ratio."""
     return math.log(bounds.numel()) - bounds.logsumexp(0)
@@ -153,11 +211,23 @@ def warm_up(epochs_done: int | Tensor) -> float | Tensor:
 
 
 class Perceptron(Stack):
-    """Layers ``tanh(dropout(X) · W + b)``, the last without tanh, with the initial weights of torch's linear layers."""
+    """Layers ``tanh(dropout(X) · W + b)``, the last without tanh, with the initial weights of torch's linear layers.
+
+    It is deaf to the graph.
+    """
 
     def __init__(self, widths: list[int], dropout: float) -> None:
         super().__init__(widths, name="none", activate_last=False, dropout=dropout)
         self.activations = nn.ModuleList([*(nn.Tanh() for _ in widths[2:]), nn.Identity()])
+
+    def forward(
+        self,
+        x: Features,
+        structure: Structure | None = None,
+        layers: Sequence[EdgeWeights] | None = None,
+        generator: torch.Generator | None = None,
+    ) -> list[Tensor]:
+        return super().forward(x, generator=generator)
 
     def reset_parameters(self) -> None:
         """Weights and biases uniform up to one over the root of the number of inputs."""
@@ -165,3 +235,8 @@ class Perceptron(Stack):
             bound = weight.shape[0] ** -0.5
             nn.init.uniform_(weight, -bound, bound)
             nn.init.uniform_(bias, -bound, bound)
+
+
+def graph_stack(widths: list[int], dropout: float) -> Stack:
+    """Graph layers with ReLU between them and, if there is only one, behind it."""
+    return Stack(widths, activate_last=len(widths) == 2, bias=False, dropout=dropout)

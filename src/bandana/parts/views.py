@@ -11,6 +11,7 @@ from bandana.engine.propagate import EdgeWeights, gcn_weights, propagate
 from bandana.engine.structure import Structure, build_structure
 from bandana.graph import Features, Graph, SparseFeatures
 from bandana.parts.encoders import Stack
+from bandana.parts.feature_matrix import hide_features, hide_share
 
 Centrality = Literal["degree", "pagerank", "eigenvector"]
 Importance = Literal["occurrence", "magnitude"]
@@ -76,6 +77,23 @@ def two_views(
         return View(drop_columns(graph.x, feature_drop, generator), graph.structure, edges)
 
     return draw(config.edge_drop[0], config.feature_drop[0]), draw(config.edge_drop[1], config.feature_drop[1])
+
+
+def masked_view(graph: Graph, edge_mask: float, feature_mask: float, generator: torch.Generator) -> View:
+    """The graph without exactly a share of its links, both directions of each, and of its non-zero feature entries."""
+    links = graph.links
+    shown = hide_share(torch.ones(links.numel(), device=graph.device), edge_mask, generator)
+    keep = torch.ones(graph.num_edges, device=graph.device)
+    keep[links] = shown
+    if not graph.directed:
+        keep[graph.structure.transposed_entry[links]] = shown
+    edges = gcn_weights(graph.structure, _weighted(graph, keep))
+    return View(hide_features(graph.x, feature_mask, generator), graph.structure, edges)
+
+
+def num_unmasked(graph: Graph, edge_mask: float) -> int:
+    """Directed edges that a masked view keeps."""
+    return graph.num_edges - int(graph.links.numel() * edge_mask) * (1 if graph.directed else 2)
 
 
 def drop_edges(graph: Graph, drop: Chance, generator: torch.Generator) -> EdgeWeights:
