@@ -233,7 +233,7 @@ def test_each_group_moves_by_its_own_multiple_of_the_rate(
     config = TrainingConfig(epochs=8, lr=0.5, optimizer=optimizer, edge_batch_size=0, **changes)
 
     def remember(state: TrainingState) -> None:
-        places.append((float(method.fast), float(method.slow)))
+        places.append((method.fast.item(), method.slow.item()))
 
     pretrain(method, graph, config, seed=0, on_epoch=remember)
     for group, share in enumerate((1.0, 0.25)):

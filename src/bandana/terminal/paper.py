@@ -60,6 +60,7 @@ def plan_of(
             style="yellow",
             highlight=False,
             markup=False,
+            soft_wrap=True,
         )
     return Plan(
         artifacts=artifacts,
