@@ -75,7 +75,7 @@ def test_single_precision_holds_at_the_lowest_temperature(intra: bool) -> None:
 def test_the_block_size_found_by_itself_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     u, v = two_views(40, 5)
     whole = info_nce(u, v, 0.5, intra=True)
-    monkeypatch.setattr("bandana.engine.info_nce._CPU_BLOCK", 200)  # two rows of 80 similarities
+    monkeypatch.setattr("bandana.engine.info_nce._CPU_ROWS", 2)
     torch.testing.assert_close(info_nce(u, v, 0.5, intra=True), whole)
 
 
