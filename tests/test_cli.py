@@ -294,3 +294,6 @@ def test_listings(bandana: Bandana) -> None:
     assert env["bandana"]
     for verb in ("methods", "datasets", "env"):
         assert bandana(verb).returncode == 0
+    shown = bandana("datasets").stdout
+    assert {row["name"] for row in datasets} <= set(shown.split()), "no name is cut off"
+    assert "Directed graphs: wikics." in " ".join(shown.split())

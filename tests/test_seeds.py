@@ -94,12 +94,9 @@ def test_news_come_no_faster_than_one_can_see(monkeypatch: pytest.MonkeyPatch) -
     assert told == [1, 3]
 
 
-def test_nobody_is_told_outside_of_a_team() -> None:
-    tell("news")
-
-
-def test_news_come_before_the_outcome() -> None:
+def test_news_come_before_the_outcome_and_outside_of_a_team_nobody_is_told() -> None:
     heard: list[Any] = []
+    tell("to nobody")
     with Team(tell, 1) as team:
         outcomes = team.carry_out([("Ada",), ("Bo",)], on_news=lambda piece, news: heard.append((piece, news)))
         heard.extend(outcome.arguments for outcome in outcomes)

@@ -40,11 +40,11 @@ def side_by_side(device: torch.device, jobs: int) -> Iterator[SideBySide]:
             wanted = [(work, threads, *arguments) for arguments in pieces]
             results: dict[int, Any] = {}
             for outcome in team.carry_out(wanted, on_news=_passing_on(on_seed)):
-                seed = outcome.arguments[2]
+                seed = _seed_of(outcome.arguments)
                 if outcome.failure:
                     raise UserError(f"Seed {seed}: {outcome.failure.removeprefix('UserError: ')}")
                 results[seed] = outcome.result
-            return [results[arguments[2]] for arguments in wanted]
+            return [results[_seed_of(piece)] for piece in wanted]
 
         yield carry_out
 
@@ -67,12 +67,18 @@ def _passing_on(on_seed: OnSeed) -> Callable[[Sequence[Any], TrainingState], Non
     callbacks: dict[int, OnEpoch] = {}
 
     def pass_on(arguments: Sequence[Any], state: TrainingState) -> None:
-        seed = arguments[2]
+        seed = _seed_of(arguments)
         if seed not in callbacks:
             callbacks[seed] = on_seed(seed)
         callbacks[seed](state)
 
     return pass_on
+
+
+def _seed_of(piece: Sequence[Any]) -> int:
+    """What `_apart` passes on as its first argument."""
+    _work, _threads, seed, *_rest = piece
+    return int(seed)
 
 
 def _apart(work: Callable[..., Any], threads: int, *arguments: Any) -> Any:

@@ -247,8 +247,12 @@ def test_what_leaves_nothing_is_refused(tmp_path: Path, words: list[str], compla
 
 
 def test_artifacts_that_need_no_work_are_not_refused() -> None:
-    reproduce.refuse_nothing(find(["hyperparameters"]), Scope(datasets=("karate",)))
-    reproduce.refuse_nothing(find(["all"]), Scope(methods=("gae",)))
+    settings, everything = find(["hyperparameters"]), find(["all"])
+    karate, gae = Scope(datasets=("karate",)), Scope(methods=("gae",))
+    assert not any(artifact.pieces(karate) for artifact in settings)
+    assert not all(artifact.pieces(gae) for artifact in everything)
+    reproduce.refuse_nothing(settings, karate)
+    reproduce.refuse_nothing(everything, gae)
 
 
 def test_links_of_the_page_lead_to_configurations_wherever_it_is_written(

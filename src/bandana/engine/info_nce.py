@@ -131,11 +131,12 @@ def _blocks(rows: Tensor, keys: Tensor, temperature: float, intra: bool, size: i
     buffer = rows.new_empty(min(size, rows.shape[0]) * min(span, keys.shape[0]))
     for start in range(0, rows.shape[0], size):
         mine = slice(start, min(start + size, rows.shape[0]))
+        queries = rows[mine] / temperature
         for first in range(start if intra else 0, keys.shape[0], span):
             theirs = slice(first, min(first + span, keys.shape[0]))
             shape = mine.stop - mine.start, theirs.stop - theirs.start
             powers = buffer[: shape[0] * shape[1]].view(shape)
-            torch.mm(rows[mine] / temperature, keys[theirs].t(), out=powers).exp_()
+            torch.mm(queries, keys[theirs].t(), out=powers).exp_()
             own = shape[0] if intra and first == start else 0
             powers[:, :own].diagonal().zero_()  # a row is no wrong answer to itself
             yield _Block(mine, theirs, own, powers)

@@ -101,7 +101,8 @@ def metric_sheet(
 def beside(sheets: Sequence[Sheet]) -> Sheet:
     """Tables as one, with the rows and columns of all, the title of the first, and every note once."""
     cells = tuple(cell for sheet in sheets for cell in sheet.cells)
-    notes = [note for sheet in sheets for note in sheet.notes if note not in absence_notes(sheet.cells)]
+    of_parts = {note for sheet in sheets for note in absence_notes(sheet.cells)}
+    notes = [note for sheet in sheets for note in sheet.notes if note not in of_parts]
     return replace(
         sheets[0],
         rows=tuple(dict.fromkeys(row for sheet in sheets for row in sheet.rows)),

@@ -27,6 +27,9 @@ from bandana.reporting.tables import profile_csv, profile_table, result_table
 from bandana.terminal.screen import console, progress_bars, status
 from bandana.terminal.store_run import names_a_store, refuse_for_stores, run_store_and_show
 
+FOUND = "found in "
+"""How `presence` begins where raw files lie in a folder of the user's."""
+
 
 def run_and_show(
     method: str,
@@ -122,16 +125,23 @@ def show_datasets(data_root: Path | None, json: bool) -> None:
     if json:
         console.print_json(jsonlib.dumps(rows))
         return
-    table = Table("data set", "source", box=SIMPLE)
+    table = Table(box=SIMPLE, padding=(0, 1, 0, 0))
+    table.add_column("data set", no_wrap=True)
+    table.add_column("source", overflow="fold")
     for count in ("nodes", "edges", "features", "classes"):
         table.add_column(count, justify="right", no_wrap=True)
     table.add_column("here?")
     for row in rows:
         counts = [f"{row[key]:,}" if row[key] else "–" for key in ("nodes", "edges", "features", "classes")]
-        name = f"{row['name']} (directed)" if row["directed"] else row["name"]
-        table.add_row(name, row["source"], *counts, row["presence"])
+        state = "found" if row["presence"].startswith(FOUND) else row["presence"]
+        table.add_row(row["name"], row["source"], *counts, state)
     console.print(table)
-    console.print("Edges are directed entries: an undirected edge counts twice.", style="dim")
+    directed = ", ".join(row["name"] for row in rows if row["directed"])
+    console.print(
+        f"Edges are directed entries: an undirected edge counts twice. Directed graphs: {directed}.", style="dim"
+    )
+    for place in dict.fromkeys(row["presence"] for row in rows if row["presence"].startswith(FOUND)):
+        console.print(f"Found{place.removeprefix('found')}.", style="dim", soft_wrap=True, highlight=False)
 
 
 def show_environment(json: bool) -> None:
