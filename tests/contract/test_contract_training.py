@@ -131,7 +131,7 @@ def test_training_lowers_the_loss_and_brings_communities_together(
             return sum(float(loss_of(method, graph, seed=99, step=step)) for step in range(5)) / 5
 
     loss, apart = level(), separation(embed(method, graph), graph)
-    pretrain(method, graph, schedule(25), seed=0)
+    pretrain(method, graph, schedule(50), seed=0)
     assert level() < loss
     assert separation(embed(method, graph), graph) > apart + 0.05
 

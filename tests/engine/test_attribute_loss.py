@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from bandana.engine.attribute_loss import attribute_balance, attribute_loss
+from bandana.engine.attribute_loss import attribute_balance, attribute_loss, row_blocks
 from bandana.engine.structure import Structure, build_structure
 
 Kind = Literal["bce", "mse"]
@@ -94,3 +94,14 @@ def test_balanced_ones_and_zeros_count_the_same() -> None:
 def test_balance_is_finite_for_any_features(total: float) -> None:
     for value in attribute_balance(torch.tensor([total]), 6):
         assert 0 < float(value) < 100
+
+
+@pytest.mark.parametrize("block", [None, 1, 3, 100])
+def test_blocks_that_are_known_need_no_look_at_the_pattern(block: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    hidden, weight, targets = example(7, 5)
+    y, pattern = stored(targets)
+    expected = attribute_loss(hidden, weight, y, pattern, kind="bce", block=block)
+    blocks = row_blocks(pattern, block)
+    assert blocks.bounds[-1] == y.numel()
+    monkeypatch.setattr("bandana.engine.attribute_loss.row_blocks", None)
+    assert attribute_loss(hidden, weight, y, pattern, kind="bce", blocks=blocks).equal(expected)

@@ -26,7 +26,7 @@ def build(graph: Graph, config: COSTAConfig) -> COSTA:
 def test_loss_and_gradients_are_those_of_the_equations(random_graph: Callable[..., Graph]) -> None:
     graph = random_graph(31)
     method = build(graph, COSTAConfig(width=8, sketch_ratio=0.25, temperature=0.3))
-    p = sketch(torch.eye(31), 7, (CLOCK.seed, CLOCK.step))
+    p = sketch(torch.eye(31), 7, seed=CLOCK.seed, step=CLOCK.step)
     views = two_views(graph, method.config.views, CLOCK.generator(graph.device))
     u, v = (normalize(method.head(p @ encode(method.encoder, view))) for view in views)
     logits, partners = u @ v.T / 0.3, torch.arange(7)

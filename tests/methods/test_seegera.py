@@ -151,6 +151,16 @@ def test_one_graph_layer_ends_in_a_relu(encoder: str) -> None:
     assert bool((z >= 0).all()) == (encoder == "gcn")
 
 
+def test_a_step_after_preparation_does_not_ask_where_blocks_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is asked for in every step cannot be recorded."""
+    graph = example(sparse=True)
+    method = build(graph, replace(SMALL, attribute_loss="bce"))
+    method.prepare(graph)
+    expected = method.loss(Batch(graph, graph.links), CLOCK)
+    monkeypatch.setattr("bandana.engine.attribute_loss.row_blocks", None)
+    assert method.loss(Batch(graph, graph.links), CLOCK).equal(expected)
+
+
 def test_dropout_acts_on_training_alone() -> None:
     graph = example()
     plain, dropped = build(graph), build(graph, replace(SMALL, dropout=0.5))

@@ -27,6 +27,13 @@ def test_their_training_graph_is_the_whole_graph(name: str) -> None:
     assert train.edge_index.equal(whole.edge_index)
 
 
+@pytest.mark.parametrize("dataset", ["cora", "citeseer", "pubmed"])
+def test_maskgae_path_learns_from_the_complete_citation_graphs(dataset: str) -> None:
+    experiment = recipe("maskgae_path", dataset, "node")
+    assert experiment.monitor == "none"
+    assert (experiment.split.valid_edges, experiment.split.test_edges) == (0, 0)
+
+
 @pytest.mark.parametrize("name", [name for name in KEEP_THE_LAST_WEIGHTS if name != "costa"])
 def test_link_recipes_still_hold_links_out(name: str) -> None:
     split = recipe(name, "cora", "link").split

@@ -7,7 +7,8 @@ treated as if all its targets were zero; the stored targets correct that.
 """
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from itertools import pairwise
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,6 +25,25 @@ _CPU_BLOCK = 1 << 19  # elements of a block's reconstruction: what stays in a co
 _CUDA_BLOCK = 1 << 25  # enough to fill the card
 
 
+class RowBlocks(NamedTuple):
+    """How the stored targets fall into blocks of rows, as the host must know it to cut them.
+
+    Attributes:
+        rows: Of each block.
+        bounds: First entry of each block, and the number of all entries; dense targets need none.
+    """
+
+    rows: int
+    bounds: tuple[int, ...] = ()
+
+
+def row_blocks(pattern: Structure, block: int | None = None) -> RowBlocks:
+    """Cut a pattern into blocks; the host waits for the device, so do it once where a step is to be recorded."""
+    rows = block or _rows_of(pattern.num_cols, pattern.col.device)
+    first = torch.tensor([*range(0, pattern.num_rows, rows), pattern.num_rows], device=pattern.col.device)
+    return RowBlocks(rows, tuple(pattern.rowptr[first].tolist()))
+
+
 def attribute_loss(
     hidden: Tensor,
     weight: Tensor,
@@ -34,6 +54,7 @@ def attribute_loss(
     rectify: bool = False,
     positive_weight: float | Tensor = 1.0,
     block: int | None = None,
+    blocks: RowBlocks | None = None,
 ) -> Tensor:
     """Mean over all entries of the error of ``s = hidden @ weight``, or of its positive part, against targets ``y``.
 
@@ -46,6 +67,7 @@ def attribute_loss(
         rectify: Whether a ReLU ends the layer.
         positive_weight: Weight of the ones; ``mse`` has none.
         block: Rows handled at once.
+        blocks: What `row_blocks` says of the pattern, if it is known; it comes before `block`.
 
     Returns:
         The scalar loss, with gradients for `hidden` and `weight`.
@@ -53,10 +75,11 @@ def attribute_loss(
     num_entries = hidden.shape[0] * weight.shape[1]
     if kind == "mse" and not rectify:
         return _squared_error(hidden, weight, targets, pattern) / num_entries
-    elements = _CPU_BLOCK if hidden.device.type == "cpu" else _CUDA_BLOCK
-    rows = block or max(elements // weight.shape[1], 1)
+    if blocks is None and pattern is not None:
+        blocks = row_blocks(pattern, block)
+    cut = blocks or RowBlocks(block or _rows_of(weight.shape[1], hidden.device))
     ones = torch.as_tensor(positive_weight, dtype=hidden.dtype, device=hidden.device)
-    total: Tensor = _BlockedLoss.apply(hidden, weight, targets, pattern, kind, rectify, ones, rows)  # type: ignore[no-untyped-call]
+    total: Tensor = _BlockedLoss.apply(hidden, weight, targets, pattern, kind, rectify, ones, cut)  # type: ignore[no-untyped-call]
     return total / num_entries
 
 
@@ -99,12 +122,12 @@ def _loss_and_gradients(
     kind: AttributeLoss,
     rectify: bool,
     positive_weight: Tensor,
-    rows: int,
+    cut: RowBlocks,
 ) -> tuple[Tensor, Tensor, Tensor]:
     total = hidden.new_zeros((), dtype=torch.float64)
     grad_hidden, grad_weight = torch.empty_like(hidden), torch.zeros_like(weight)
-    for start, where, y in _blocks(targets, pattern, rows):
-        part = hidden[start : start + rows]
+    for start, where, y in _blocks(targets, pattern, cut):
+        part = hidden[start : start + cut.rows]
         output = part @ weight
         if rectify:
             output.relu_()
@@ -120,20 +143,22 @@ def _loss_and_gradients(
             grad.view(-1)[where] -= y * (positive_weight * torch.sigmoid(-s) + torch.sigmoid(s))
         if rectify:
             grad.mul_(output > 0)
-        torch.mm(grad, weight.T, out=grad_hidden[start : start + rows])
+        torch.mm(grad, weight.T, out=grad_hidden[start : start + cut.rows])
         grad_weight.addmm_(part.T, grad)
     return total.to(hidden.dtype), grad_hidden, grad_weight
 
 
-def _blocks(targets: Tensor, pattern: Structure | None, rows: int) -> Iterator[tuple[int, slice | Tensor, Tensor]]:
+def _blocks(targets: Tensor, pattern: Structure | None, cut: RowBlocks) -> Iterator[tuple[int, slice | Tensor, Tensor]]:
     """For each block of rows: its first row, the places of its targets counted within the block, and the targets."""
     if pattern is None:
-        for start in range(0, targets.shape[0], rows):
-            yield start, slice(None), targets[start : start + rows].reshape(-1)
+        for start in range(0, targets.shape[0], cut.rows):
+            yield start, slice(None), targets[start : start + cut.rows].reshape(-1)
         return
-    starts = range(0, pattern.num_rows, rows)
-    first = torch.tensor([*starts, pattern.num_rows], device=targets.device)
-    bounds = pattern.rowptr[first].tolist()  # the one time that the host must wait: blocks differ in their entries
-    for start, begin, end in zip(starts, bounds[:-1], bounds[1:], strict=True):
-        entries = slice(begin, end)
+    for index, (begin, end) in enumerate(pairwise(cut.bounds)):
+        start, entries = index * cut.rows, slice(begin, end)
         yield start, (pattern.row[entries] - start) * pattern.num_cols + pattern.col[entries], targets[entries]
+
+
+def _rows_of(num_columns: int, device: torch.device) -> int:
+    """Rows of a block that the device can handle at once."""
+    return max((_CPU_BLOCK if device.type == "cpu" else _CUDA_BLOCK) // num_columns, 1)

@@ -11,6 +11,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import softplus
 
+from bandana.engine import kernels
+
 _CPU_CHUNK = 1 << 19  # elements of a chunk's rows: what stays in a core's cache
 _CUDA_CHUNK = 1 << 25  # enough to fill the card
 EXACT_BELOW = 40.0
@@ -65,22 +67,33 @@ def _pairs_at_once(z: Tensor) -> int:
 class _DotProductLoss(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, z: Tensor, pairs: Tensor, link: float, no_link: float, size: int) -> Tensor:
-        grad = torch.zeros_like(z)
-        logits = z.new_empty(pairs.shape[1])
-        for start in range(0, pairs.shape[1], size):
-            chunk = slice(start, start + size)
-            u, v = pairs[:, chunk]
-            left, right = z.index_select(0, u), z.index_select(0, v)
-            logit = torch.sum(left * right, 1, out=logits[chunk])
-            slope = logit.sigmoid().mul_(no_link).sub_(logit.neg().sigmoid_(), alpha=link).unsqueeze_(1)
-            grad.index_add_(0, u, right.mul_(slope))
-            grad.index_add_(0, v, left.mul_(slope))
+        # The kernel adds up in any order: whoever asked torch for repeatable results gets the plain function.
+        if kernels.usable(z.device, z.dtype) and not torch.are_deterministic_algorithms_enabled():
+            from bandana.engine.kernels.pair_loss import loss_and_gradient
+
+            loss, grad = loss_and_gradient(z, pairs, link, no_link)
+        else:
+            loss, grad = _loss_and_gradient(z, pairs, link, no_link, size)
         ctx.save_for_backward(grad)
-        doubt, belief = softplus(-logits, threshold=EXACT_BELOW), softplus(logits, threshold=EXACT_BELOW)
-        return link * doubt.sum() + no_link * belief.sum()
+        return loss
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None, None]:
         (saved,) = ctx.saved_tensors
         return saved * grads[0], None, None, None, None
+
+
+def _loss_and_gradient(z: Tensor, pairs: Tensor, link: float, no_link: float, size: int) -> tuple[Tensor, Tensor]:
+    grad = torch.zeros_like(z)
+    logits = z.new_empty(pairs.shape[1])
+    for start in range(0, pairs.shape[1], size):
+        chunk = slice(start, start + size)
+        u, v = pairs[:, chunk]
+        left, right = z.index_select(0, u), z.index_select(0, v)
+        logit = torch.sum(left * right, 1, out=logits[chunk])
+        slope = logit.sigmoid().mul_(no_link).sub_(logit.neg().sigmoid_(), alpha=link).unsqueeze_(1)
+        grad.index_add_(0, u, right.mul_(slope))
+        grad.index_add_(0, v, left.mul_(slope))
+    doubt, belief = softplus(-logits, threshold=EXACT_BELOW), softplus(logits, threshold=EXACT_BELOW)
+    return link * doubt.sum() + no_link * belief.sum(), grad

@@ -1,7 +1,8 @@
 """Random combinations of rows that keep inner products of columns in expectation, without storing the random matrix.
 
-The matrix has ``rows x nodes`` normal entries, far more than anything it is multiplied with. It is drawn in blocks from
-named streams, and the backward pass draws the same blocks again: memory is that of one block.
+The matrix has ``rows x nodes`` normal entries, far more than anything it is multiplied with. An entry is a hash of
+(seed, step, its place), so that blocks of rows can be drawn when they are needed, and again by the backward pass:
+memory is that of one block, and the size of the blocks changes nothing.
 """
 
 from typing import Any
@@ -10,12 +11,13 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from bandana.engine.streams import generator
+from bandana.engine.streams import hash_keys
 
-_BLOCK = 1 << 24  # entries drawn at once; one number for all devices, since it decides which stream an entry is from
+_CPU_BLOCK = 1 << 20  # entries drawn at once: what stays in a core's cache
+_CUDA_BLOCK = 1 << 23  # enough to fill the card
 
 
-def sketch(x: Tensor, num_rows: int, words: tuple[int, ...], block_rows: int | None = None) -> Tensor:
+def sketch(x: Tensor, num_rows: int, *, seed: int, step: int | Tensor, block_rows: int | None = None) -> Tensor:
     """``P @ x`` with ``P [num_rows, n]`` of independent normal entries with variance ``1 / num_rows``.
 
     As ``E[PᵀP]`` is the identity, ``E[(P @ x)ᵀ(P @ x)]`` is ``xᵀx``.
@@ -23,24 +25,27 @@ def sketch(x: Tensor, num_rows: int, words: tuple[int, ...], block_rows: int | N
     Args:
         x: ``[n, width]``; whatever must see the same P stands side by side in it.
         num_rows: Rows of the result.
-        words: Name of the stream that P is drawn from.
+        seed: Of the run.
+        step: Of the training; a scalar tensor is read on the device, when P is drawn, and must not change until the
+            backward pass.
         block_rows: Rows of P drawn at once.
 
     Returns:
         ``[num_rows, width]``, with gradients for `x`.
     """
-    size = block_rows or max(_BLOCK // max(x.shape[0], 1), 1)
-    out: Tensor = _Sketch.apply(x, num_rows, words, size)  # type: ignore[no-untyped-call]
+    elements = _CPU_BLOCK if x.device.type == "cpu" else _CUDA_BLOCK
+    size = block_rows or max(elements // max(x.shape[0], 1), 1)
+    out: Tensor = _Sketch.apply(x, num_rows, (seed, step), size)  # type: ignore[no-untyped-call]
     return out
 
 
 class _Sketch(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, num_rows: int, words: tuple[int, ...], size: int) -> Tensor:
+    def forward(ctx: Any, x: Tensor, num_rows: int, words: tuple[int | Tensor, ...], size: int) -> Tensor:
         ctx.num_columns, ctx.words, ctx.size = x.shape[0], words, size
         out = x.new_empty(num_rows, x.shape[1])
         for index, rows in enumerate(out.split(size)):
-            torch.mm(_block(rows, x.shape[0], words, index), x, out=rows)
+            torch.mm(_block(index * size, rows, x.shape[0], words), x, out=rows)
         return out.mul_(num_rows**-0.5)
 
     @staticmethod
@@ -49,11 +54,23 @@ class _Sketch(torch.autograd.Function):
         (grad,) = grads
         out = grad.new_zeros(ctx.num_columns, grad.shape[1])
         for index, rows in enumerate(grad.split(ctx.size)):
-            out.addmm_(_block(rows, ctx.num_columns, ctx.words, index).t(), rows)
+            out.addmm_(_block(index * ctx.size, rows, ctx.num_columns, ctx.words).t(), rows)
         return out.mul_(grad.shape[0] ** -0.5), None, None, None
 
 
-def _block(rows: Tensor, num_columns: int, words: tuple[int, ...], index: int) -> Tensor:
-    """The standard normal rows of P that belong to `rows` of the result."""
-    source = generator(rows.device, *words, index)
-    return torch.randn(rows.shape[0], num_columns, generator=source, device=rows.device, dtype=rows.dtype)
+def _block(start: int, rows: Tensor, num_columns: int, words: tuple[int | Tensor, ...]) -> Tensor:
+    """The standard normal rows of P that belong to `rows` of the result, of which `start` is the first.
+
+    By the Box-Muller transform of one 64-bit hash for two entries, which stand half a row apart.
+    """
+    half = (num_columns + 1) // 2
+    keys = torch.arange(start * half, (start + rows.shape[0]) * half, device=rows.device)
+    bits = hash_keys(keys, *words).view(-1, half)
+    radius = _unit(bits >> 32, rows.dtype).log_().mul_(-2).sqrt_()
+    angle = _unit(bits, rows.dtype).mul_(2 * torch.pi)
+    return torch.cat([radius * angle.cos(), radius.mul_(angle.sin_())], dim=1)[:, :num_columns]
+
+
+def _unit(bits: Tensor, dtype: torch.dtype) -> Tensor:
+    """The low 32 bits of each word as a number in (0, 1]."""
+    return (bits & 0xFFFFFFFF).to(dtype).add_(0.5).mul_(2.0**-32)

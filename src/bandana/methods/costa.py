@@ -63,6 +63,7 @@ class COSTA(Method):
         cost="O(sketch rows · nodes · width + edges · width)",
         tasks=("node",),
     )
+    replayable = True
 
     def __init__(self, config: COSTAConfig, spec: GraphSpec) -> None:
         super().__init__()
@@ -76,7 +77,7 @@ class COSTA(Method):
         views = two_views(graph, self.config.views, clock.generator(graph.device))
         both = torch.cat([encode(self.encoder, view) for view in views], dim=1)
         num_rows = max(int(self.config.sketch_ratio * graph.num_nodes), 1)
-        mixed = sketch(both, num_rows, words=(clock.seed, clock.step))
+        mixed = sketch(both, num_rows, seed=clock.seed, step=clock.counter)
         u, v = (self.head(view) for view in mixed.chunk(2, dim=1))
         return info_nce(u, v, self.config.temperature, intra=False)
 

@@ -16,8 +16,7 @@ Paper: Li et al., "What's Behind the Mask: Understanding Masked Graph Modeling f
 Deviations: a step takes the hidden entries of a batch of links instead of a batch of hidden entries, so that their
 number varies a little; recipes enlarge the batch accordingly, which keeps the number of steps. Negatives are drawn anew
 in every step and not once per epoch, which is the same distribution, and none of them is ever an edge. Walks follow the
-direction of a directed graph, whose visible part is not symmetrised. Where the authors pre-train on the complete graph,
-the recipes hold out 0.2 % of the edges, the least that a split may.
+direction of a directed graph, whose visible part is not symmetrised.
 """
 
 from dataclasses import dataclass

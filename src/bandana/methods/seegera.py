@@ -30,10 +30,10 @@ import torch
 from torch import Tensor, nn
 
 from bandana.engine.adjacency_loss import adjacency_loss, kipf_balance
-from bandana.engine.attribute_loss import AttributeLoss
+from bandana.engine.attribute_loss import AttributeLoss, RowBlocks, row_blocks
 from bandana.engine.dropout import dropout
 from bandana.engine.pair_loss import dot_products
-from bandana.graph import Graph
+from bandana.graph import Graph, SparseFeatures
 from bandana.method import Batch, Clock, GraphSpec, Method, MethodFacts
 from bandana.parts.encoders import Stack, project
 from bandana.parts.feature_matrix import in_shares, transposed
@@ -105,10 +105,12 @@ class SeeGera(Method):
         "WWW 2023",
         cost="O(samples · nodes · (nodes + features) · width)",
     )
+    replayable = True
 
     def __init__(self, config: SeeGeraConfig, spec: GraphSpec) -> None:
         super().__init__()
         self.config = config
+        self._blocks: RowBlocks | None = None
         hidden, width, rate = config.hidden_width, config.width, config.dropout
         upper = [*[hidden] * (config.encoder_layers - 1), width]
         network = graph_stack if config.encoder == "gcn" else Perceptron
@@ -119,6 +121,9 @@ class SeeGera(Method):
         lower = [2 * width, *[hidden] * (config.decoder_layers - 1)]
         self.decoder = Stack(lower, bias=False, dropout=rate)
         self.decoder_out = nn.Parameter(nn.init.xavier_uniform_(torch.empty(lower[-1], spec.num_features)))
+
+    def prepare(self, graph: Graph) -> None:
+        self._blocks = row_blocks(graph.x.structure) if isinstance(graph.x, SparseFeatures) else None
 
     def loss(self, batch: Batch, clock: Clock) -> Tensor:
         """Explain links and features by one draw or several, and keep their mixtures near a standard Gaussian."""
@@ -150,5 +155,5 @@ class SeeGera(Method):
         weight, scale = kipf_balance(z.shape[0], num_links)
         links = adjacency_loss(z, seen.structure, positive_weight=weight, scale=scale)
         both = torch.cat([z, project(in_shares(seen.x), a, 0.0, None)], dim=1)
-        kind = self.config.attribute_loss
-        return links + rebuilding_loss(self.decoder, self.decoder_out, both, seen, kind, generator)
+        kind, decoder = self.config.attribute_loss, (self.decoder, self.decoder_out)
+        return links + rebuilding_loss(*decoder, both, seen, kind, generator, self._blocks)
