@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from bandana.engine.streams import hash_keys
+from bandana.engine import kernels
+from bandana.engine.streams import hash_keys, stream_on
 
 _CPU_BLOCK = 1 << 20  # entries drawn at once: what stays in a core's cache
 _CUDA_BLOCK = 1 << 23  # enough to fill the card
@@ -59,15 +60,21 @@ class _Sketch(torch.autograd.Function):
 
 
 def _block(start: int, rows: Tensor, num_columns: int, words: tuple[int | Tensor, ...]) -> Tensor:
-    """The standard normal rows of P that belong to `rows` of the result, of which `start` is the first.
+    """The standard normal rows of P that belong to `rows` of the result, of which `start` is the first."""
+    if kernels.usable(rows.device, rows.dtype):
+        from bandana.engine.kernels.normal import normal_rows
 
-    By the Box-Muller transform of one 64-bit hash for two entries, which stand half a row apart.
-    """
+        return normal_rows(start, rows.shape[0], num_columns, stream_on(rows.device, *words))
+    return _normal_rows(start, rows.shape[0], num_columns, words, rows)
+
+
+def _normal_rows(start: int, num_rows: int, num_columns: int, words: tuple[int | Tensor, ...], like: Tensor) -> Tensor:
+    """By the Box-Muller transform of one 64-bit hash for two entries, which stand half a row apart."""
     half = (num_columns + 1) // 2
-    keys = torch.arange(start * half, (start + rows.shape[0]) * half, device=rows.device)
+    keys = torch.arange(start * half, (start + num_rows) * half, device=like.device)
     bits = hash_keys(keys, *words).view(-1, half)
-    radius = _unit(bits >> 32, rows.dtype).log_().mul_(-2).sqrt_()
-    angle = _unit(bits, rows.dtype).mul_(2 * torch.pi)
+    radius = _unit(bits >> 32, like.dtype).log_().mul_(-2).sqrt_()
+    angle = _unit(bits, like.dtype).mul_(2 * torch.pi)
     return torch.cat([radius * angle.cos(), radius.mul_(angle.sin_())], dim=1)[:, :num_columns]
 
 

@@ -45,6 +45,11 @@ def hash_keys(keys: Tensor, *words: int | Tensor) -> Tensor:
     return _mix(bits)
 
 
+def stream_on(device: torch.device, *words: int | Tensor) -> Tensor:
+    """The number of a stream as a scalar on a device, for kernels that hash keys themselves."""
+    return torch.as_tensor(_stream_of(words), device=device)
+
+
 def signed(word: int) -> int:
     """An unsigned 64-bit word as the signed number that torch stores for the same bits."""
     return word - (1 << 64) if word >> 63 else word
