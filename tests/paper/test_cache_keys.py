@@ -1,5 +1,6 @@
 """Keys of what was computed before: equal for equal work, and other with settings, data, code and device."""
 
+import ast
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -54,6 +55,18 @@ def test_comments_and_docstrings_are_no_statements(tmp_path: Path) -> None:
     files[2].write_text("def f(x):\n    return -x\n")
     same, also_same, other = map(_statements, files)
     assert same == also_same != other
+
+
+def test_fields_that_a_newer_python_leaves_empty_are_no_statements(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = [tmp_path / f"{name}.py" for name in "ab"]
+    for file in files:
+        file.write_text("def f(x):\n    return None, 0, x\n")
+    older = _statements(files[0])
+    monkeypatch.setattr(ast.FunctionDef, "_fields", (*ast.FunctionDef._fields, "defined_later"))
+    monkeypatch.setattr(ast.FunctionDef, "defined_later", [], raising=False)
+    assert _statements(files[1]) == older
 
 
 @pytest.mark.parametrize("name", ["mask-ratios", "entropy", "karate", "manifold"])

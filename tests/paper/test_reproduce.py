@@ -212,6 +212,13 @@ def test_what_is_not_run_is_named_with_a_command_that_would_run_it(tmp_path: Pat
         assert item.result.failure == f"not run yet; to run it: {command_of('mine', scope)}"
 
 
+def test_work_that_artifacts_share_is_named_with_the_command_of_each(tmp_path: Path) -> None:
+    alone = plan(tmp_path, masked(0))
+    wanted = replace(alone, artifacts=[*alone.artifacts, replace(alone.artifacts[0], name="other")])
+    for name, (item,) in survey(wanted).items():
+        assert item.result.failure.endswith(command_of(name, wanted.scope))
+
+
 def test_a_process_that_was_killed_need_not_have_wanted_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     killed = Outcome((masked(0), "cpu", None, None), None, "the process ended with code -9")
     monkeypatch.setattr(reproduce, "carry_out", lambda *arguments, **options: [killed])

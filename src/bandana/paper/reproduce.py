@@ -77,9 +77,10 @@ def survey(plan: Plan) -> dict[str, list[Item]]:
         found[artifact.name] = []
         for piece in artifact.pieces(plan.scope):
             key = plan.cache.key(piece)
-            if key not in known:
-                known[key] = _look_up(plan, artifact.name, piece, key)
-            found[artifact.name].append(known[key])
+            item = known.get(key) or _look_up(plan, artifact.name, piece, key)
+            if item.result.values is not None:  # what is missing names the command of its own artifact
+                known[key] = item
+            found[artifact.name].append(item)
     return found
 
 

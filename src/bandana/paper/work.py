@@ -148,7 +148,17 @@ def _statements(path: Path) -> str:
         body = getattr(node, "body", None)
         if isinstance(body, list):
             node.body = [line for line in body if not _is_text(line)]  # type: ignore[attr-defined]
-    return hashlib.sha256(ast.dump(tree).encode()).hexdigest()
+    return hashlib.sha256(_spelled(tree).encode()).hexdigest()
+
+
+def _spelled(part: Any) -> str:
+    """A syntax tree as text, the same for every version of Python: newer ones have more fields, which stay empty."""
+    if isinstance(part, list):
+        return f"[{', '.join(map(_spelled, part))}]"
+    if not isinstance(part, ast.AST):
+        return repr(part)
+    fields = [f"{name}={_spelled(value)}" for name, value in ast.iter_fields(part) if value is not None and value != []]
+    return f"{type(part).__name__}({', '.join(fields)})"
 
 
 def _is_text(line: Any) -> bool:
