@@ -7,9 +7,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.nn.functional import normalize
 from torch_geometric.nn import GATConv
 
-from bandana.graph import Graph, SparseFeatures, compact, identity_features
+from bandana.graph import Features, Graph, SparseFeatures, compact, identity_features
 from bandana.parts.attention import GATConfig
 from bandana.parts.feature_decoder import FeatureDecoder, cosines, cosines_with_features, scaled_cosine_error
 
@@ -108,15 +109,25 @@ def test_error_is_nothing_for_parallel_and_a_power_of_two_for_opposite_vectors(e
     assert error(scale * other) == pytest.approx(error(other), rel=1e-5)
 
 
-def test_a_vector_without_length_is_orthogonal_and_gets_no_gradient() -> None:
-    first = torch.tensor([[0.0, 0.0], [1.0, 2.0], [1.0, 2.0]], requires_grad=True)
-    second = torch.tensor([[1.0, 1.0], [0.0, 0.0], [2.0, 1.0]])
-    cosine = cosines(first, second)
-    assert cosine.tolist() == [0, 0, pytest.approx(0.8)]
-    cosine.sum().backward()
-    assert first.grad is not None
-    assert not first.grad[:2].any()
-    assert bool(first.grad[2].any())
+def test_a_vector_without_length_is_met_as_by_torchs_normalisation() -> None:
+    first = torch.tensor([[0.0, 0.0], [1.0, 2.0], [0.0, 0.0], [1.0, 2.0]], requires_grad=True)
+    second = torch.tensor([[3.0, 4.0], [0.0, 0.0], [0.0, 0.0], [2.0, 1.0]])
+    results = [cosines(first, second), (normalize(first) * normalize(second)).sum(1)]
+    torch.testing.assert_close(*results)
+    mine, wanted = (torch.autograd.grad(cosine.sum(), first)[0] for cosine in results)
+    torch.testing.assert_close(mine, wanted)
+    torch.testing.assert_close(mine[:3], torch.tensor([[0.6e12, 0.8e12], [0.0, 0.0], [0.0, 0.0]]))
+
+
+@pytest.mark.parametrize("convert", [compact, Tensor.clone])
+def test_a_prediction_without_length_moves_the_bias_alone(convert: Callable[[Tensor], Features]) -> None:
+    x = torch.eye(100)
+    mixed, bias = torch.zeros(3, 4), torch.zeros(100, requires_grad=True)
+    weight = torch.randn(4, 100, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    cosine = cosines_with_features(mixed, weight, bias, convert(x), torch.arange(3))
+    to_weight, to_bias = torch.autograd.grad(cosine.sum(), (weight, bias))
+    torch.testing.assert_close(to_bias, 1e12 * x[:3].sum(0))
+    assert not to_weight.any()
 
 
 def test_predictions_are_never_written_out_against_sparse_features() -> None:

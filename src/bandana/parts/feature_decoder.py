@@ -10,7 +10,7 @@ from bandana.graph import Features, Graph, SparseFeatures
 from bandana.parts.attention import GAIN, GATConfig
 from bandana.parts.encoders import project
 
-_SHORTEST = 1e-12  # a vector below this length has no direction
+_SHORTEST = 1e-12  # a vector below this length counts as so long, as in torch's `normalize`
 
 
 def scaled_cosine_error(cosine: Tensor, exponent: float) -> Tensor:
@@ -48,10 +48,13 @@ def cosines_with_features(mixed: Tensor, weight: Tensor, bias: Tensor, x: Featur
 
 
 def _cosine(dots: Tensor, first_squares: Tensor, second_squares: Tensor) -> Tensor:
-    """Zero, without a gradient, where a vector has no length: there no direction is better than another."""
-    is_long = (first_squares > _SHORTEST**2) & (second_squares > _SHORTEST**2)
-    lengths = first_squares.where(is_long, 1).sqrt() * second_squares.where(is_long, 1).sqrt()
-    return (dots / lengths).where(is_long, 0)
+    """Zero where a vector has no length, with a gradient of order 1e12 if the other one has.
+
+    This gradient is part of the methods: in the first step a hidden node that sees only hidden nodes decodes to the
+    bias, which is zero. For as long as Adam remembers such a gradient, the bias hardly moves.
+    """
+    first, second = (squares.clamp(min=_SHORTEST**2).sqrt() for squares in (first_squares, second_squares))
+    return dots / (first * second)
 
 
 class FeatureDecoder(nn.Module):
