@@ -125,7 +125,7 @@ def training_graph(dataset: str, experiment: Experiment) -> Graph:
 
 
 def start_afresh() -> None:
-    """Forget what earlier trainings held, recordings and workspaces of cuBLAS included, and the highest memory so far."""
+    """Forget what earlier trainings held, recordings and workspaces included, and the highest memory so far."""
     gc.collect()
     torch._C._cuda_clearCublasWorkspaces()  # one per stream, and every recording has its own
     torch.cuda.empty_cache()
