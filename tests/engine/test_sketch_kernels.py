@@ -28,9 +28,9 @@ pytestmark = pytest.mark.skipif(find_spec("triton") is None, reason="triton is n
 def test_entries_are_those_of_the_twin(start: int, num_rows: int, num_columns: int) -> None:
     from bandana.engine.kernels.normal import normal_rows
 
-    ours = normal_rows(start, num_rows, num_columns, stream_on(DEVICE, SEED, STEP))
-    like = torch.empty((), dtype=torch.float64, device=DEVICE)
-    exact = _normal_rows(start, num_rows, num_columns, (SEED, STEP), like)
+    stream = stream_on(DEVICE, SEED, STEP)
+    ours = normal_rows(start, num_rows, num_columns, stream)
+    exact = _normal_rows(start, num_rows, num_columns, stream, torch.float64)
     assert ours.shape == exact.shape
     assert ours.dtype is torch.float32
     assert float((ours - exact).norm() / exact.norm()) < SINGLE

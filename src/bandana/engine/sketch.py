@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from bandana.engine import kernels
-from bandana.engine.streams import hash_keys, stream_on
+from bandana.engine.streams import hash_within, stream_on
 
 _CPU_BLOCK = 1 << 20  # entries drawn at once: what stays in a core's cache
 _CUDA_BLOCK = 1 << 23  # enough to fill the card
@@ -27,8 +27,7 @@ def sketch(x: Tensor, num_rows: int, *, seed: int, step: int | Tensor, block_row
         x: ``[n, width]``; whatever must see the same P stands side by side in it.
         num_rows: Rows of the result.
         seed: Of the run.
-        step: Of the training; a scalar tensor is read on the device, when P is drawn, and must not change until the
-            backward pass.
+        step: Of the training; a scalar tensor is read on the device.
         block_rows: Rows of P drawn at once.
 
     Returns:
@@ -36,17 +35,17 @@ def sketch(x: Tensor, num_rows: int, *, seed: int, step: int | Tensor, block_row
     """
     elements = _CPU_BLOCK if x.device.type == "cpu" else _CUDA_BLOCK
     size = block_rows or max(elements // max(x.shape[0], 1), 1)
-    out: Tensor = _Sketch.apply(x, num_rows, (seed, step), size)  # type: ignore[no-untyped-call]
+    out: Tensor = _Sketch.apply(x, num_rows, stream_on(x.device, seed, step), size)  # type: ignore[no-untyped-call]
     return out
 
 
 class _Sketch(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, num_rows: int, words: tuple[int | Tensor, ...], size: int) -> Tensor:
-        ctx.num_columns, ctx.words, ctx.size = x.shape[0], words, size
+    def forward(ctx: Any, x: Tensor, num_rows: int, stream: Tensor, size: int) -> Tensor:
+        ctx.num_columns, ctx.stream, ctx.size = x.shape[0], stream, size
         out = x.new_empty(num_rows, x.shape[1])
         for index, rows in enumerate(out.split(size)):
-            torch.mm(_block(index * size, rows, x.shape[0], words), x, out=rows)
+            torch.mm(_block(index * size, rows, x.shape[0], stream), x, out=rows)
         return out.mul_(num_rows**-0.5)
 
     @staticmethod
@@ -55,26 +54,26 @@ class _Sketch(torch.autograd.Function):
         (grad,) = grads
         out = grad.new_zeros(ctx.num_columns, grad.shape[1])
         for index, rows in enumerate(grad.split(ctx.size)):
-            out.addmm_(_block(index * ctx.size, rows, ctx.num_columns, ctx.words).t(), rows)
+            out.addmm_(_block(index * ctx.size, rows, ctx.num_columns, ctx.stream).t(), rows)
         return out.mul_(grad.shape[0] ** -0.5), None, None, None
 
 
-def _block(start: int, rows: Tensor, num_columns: int, words: tuple[int | Tensor, ...]) -> Tensor:
+def _block(start: int, rows: Tensor, num_columns: int, stream: Tensor) -> Tensor:
     """The standard normal rows of P that belong to `rows` of the result, of which `start` is the first."""
     if kernels.usable(rows.device, rows.dtype):
         from bandana.engine.kernels.normal import normal_rows
 
-        return normal_rows(start, rows.shape[0], num_columns, stream_on(rows.device, *words))
-    return _normal_rows(start, rows.shape[0], num_columns, words, rows)
+        return normal_rows(start, rows.shape[0], num_columns, stream)
+    return _normal_rows(start, rows.shape[0], num_columns, stream, rows.dtype)
 
 
-def _normal_rows(start: int, num_rows: int, num_columns: int, words: tuple[int | Tensor, ...], like: Tensor) -> Tensor:
+def _normal_rows(start: int, num_rows: int, num_columns: int, stream: Tensor, dtype: torch.dtype) -> Tensor:
     """By the Box-Muller transform of one 64-bit hash for two entries, which stand half a row apart."""
     half = (num_columns + 1) // 2
-    keys = torch.arange(start * half, (start + num_rows) * half, device=like.device)
-    bits = hash_keys(keys, *words).view(-1, half)
-    radius = _unit(bits >> 32, like.dtype).log_().mul_(-2).sqrt_()
-    angle = _unit(bits, like.dtype).mul_(2 * torch.pi)
+    keys = torch.arange(start * half, (start + num_rows) * half, device=stream.device)
+    bits = hash_within(stream, keys).view(-1, half)
+    radius = _unit(bits >> 32, dtype).log_().mul_(-2).sqrt_()
+    angle = _unit(bits, dtype).mul_(2 * torch.pi)
     return torch.cat([radius * angle.cos(), radius.mul_(angle.sin_())], dim=1)[:, :num_columns]
 
 

@@ -40,14 +40,20 @@ def hash_keys(keys: Tensor, *words: int | Tensor) -> Tensor:
 
     A word may be a scalar tensor on the device of the keys, read when the hash is computed: the same bits follow.
     """
+    return hash_within(_stream_of(words), keys)
+
+
+def hash_within(stream: int | Tensor, keys: Tensor) -> Tensor:
+    """The same for a stream whose number is known."""
     bits = keys * signed(_GOLDEN)
-    bits += _stream_of(words)
+    bits += stream
     return _mix(bits)
 
 
 def stream_on(device: torch.device, *words: int | Tensor) -> Tensor:
-    """The number of a stream as a scalar on a device, for kernels that hash keys themselves."""
-    return torch.as_tensor(_stream_of(words), device=device)
+    """The number of a stream as a scalar on a device, for those who hash within it many times."""
+    number = _stream_of(words)
+    return number if isinstance(number, Tensor) else torch.full((), number, device=device)
 
 
 def signed(word: int) -> int:

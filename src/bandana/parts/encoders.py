@@ -39,6 +39,9 @@ def activation(name: ActivationName) -> nn.Module:
 class Stack(nn.Module):
     """Layers ``act(norm(Â · dropout(X) · W + b))`` of any widths, over edge weights that the caller chooses."""
 
+    hears_graph = True
+    """Whether edges count; a network that takes the place of others may leave them out."""
+
     def __init__(
         self,
         widths: Sequence[int],
@@ -105,7 +108,7 @@ class Stack(nn.Module):
         hidden, outputs = x, []
         for depth, weight in enumerate(self.weights):
             mixed = project(hidden, weight, self.dropout, generator)
-            if structure is not None and layers is not None:
+            if structure is not None and layers is not None and self.hears_graph:
                 mixed = propagate(structure, layers[depth].values, mixed, layers[depth].loop)
             if self.norms:
                 mixed = self.norms[depth](mixed)

@@ -90,7 +90,7 @@ def noisy_means(
         if not depth:
             features = [project(x, weight[noise_width:], stack.dropout, generator) for _ in range(copies)]
             mixed = mixed + torch.stack(features, dim=1)
-        if structure is not None and edges is not None and not isinstance(stack, Perceptron):
+        if structure is not None and edges is not None and stack.hears_graph:
             mixed = propagate(structure, edges.values, mixed.flatten(1), edges.loop).view_as(mixed)
         if stack.biases:
             mixed = mixed + stack.biases[depth]
@@ -211,23 +211,13 @@ def warm_up(epochs_done: int | Tensor) -> float | Tensor:
 
 
 class Perceptron(Stack):
-    """Layers ``tanh(dropout(X) · W + b)``, the last without tanh, with the initial weights of torch's linear layers.
+    """Layers ``tanh(dropout(X) · W + b)``, the last without tanh, with the initial weights of torch's linear layers."""
 
-    It is deaf to the graph.
-    """
+    hears_graph = False
 
     def __init__(self, widths: list[int], dropout: float) -> None:
         super().__init__(widths, name="none", activate_last=False, dropout=dropout)
         self.activations = nn.ModuleList([*(nn.Tanh() for _ in widths[2:]), nn.Identity()])
-
-    def forward(
-        self,
-        x: Features,
-        structure: Structure | None = None,
-        layers: Sequence[EdgeWeights] | None = None,
-        generator: torch.Generator | None = None,
-    ) -> list[Tensor]:
-        return super().forward(x, generator=generator)
 
     def reset_parameters(self) -> None:
         """Weights and biases uniform up to one over the root of the number of inputs."""
