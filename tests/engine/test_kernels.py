@@ -455,6 +455,17 @@ def test_a_dropped_product_is_dropout_and_product(
         torch.testing.assert_close(actual, expected)
 
 
+def test_a_dropped_product_takes_rows_that_share_memory(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "usable", lambda device, dtype: True)
+    x, weight = torch.randn(1, 7, device=device), torch.randn(7, 6, device=device, requires_grad=True)
+    outs = [dropped_product(rows, weight, 0.4, torch.Generator(device).manual_seed(5))
+            for rows in (x.expand(9, -1), x.repeat(9, 1))]  # fmt: skip
+    assert outs[0].equal(outs[1])
+    assert outs[0].unique(dim=0).shape[0] > 1
+    gradients = [torch.autograd.grad(out.square().sum(), weight)[0] for out in outs]
+    assert gradients[0].equal(gradients[1])
+
+
 def assert_public_functions_use_the_kernels(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
     from bandana.engine.kernels import bandwidth as row_kernels
     from bandana.engine.kernels import edge_loss as pair_kernels

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn.functional import layer_norm, prelu
 from torch_geometric.nn import GATConv
 
+from bandana.engine.dropout import keep_mask, keep_scale
 from bandana.graph import Graph, compact
 from bandana.parts.attention import GATConfig, GATEncoder, GATLayer, thinned
 from bandana.parts.feature_masks import draw_feature_mask
@@ -102,6 +103,23 @@ def test_masking_rows_is_masking_features(random_graph: GraphFactory, skip: bool
     torch.testing.assert_close(out, expected)
     (gradient,), (wanted,) = (torch.autograd.grad(z.square().sum(), token) for z in (out, expected))
     torch.testing.assert_close(gradient, wanted)
+
+
+@pytest.mark.usefixtures("float64")
+@pytest.mark.parametrize("skip", [False, True])
+def test_every_copy_of_a_row_has_its_own_dropout(skip: bool) -> None:
+    layer = GATLayer(6, 2, 4, feature_dropout=0.4, attention_dropout=0.0, skip=skip)
+    row = torch.randn(1, 6, requires_grad=True)
+    out = layer.project_copies(row, 20, torch.Generator().manual_seed(3))
+    kept = keep_mask((20, 6), 0.4, torch.Generator().manual_seed(3)).double()
+    maps = layer.weight if layer.skip is None else torch.cat([layer.weight, layer.skip], dim=1)
+    expected = (row.expand(20, -1) * kept * keep_scale(0.4)) @ maps
+    assert len(set(map(tuple, out.tolist()))) == len(set(map(tuple, kept.tolist()))) > 1
+    torch.testing.assert_close(out, expected)
+    parameters = [row, layer.weight, *([] if layer.skip is None else [layer.skip])]
+    gradients, wanted = (torch.autograd.grad(z.pow(3).sum(), parameters) for z in (out, expected))
+    torch.testing.assert_close(gradients, wanted)
+    torch.testing.assert_close(layer.project_copies(row, 20, None), (row @ maps).expand(20, -1))
 
 
 def test_dropout_acts_in_training_only(random_graph: GraphFactory) -> None:

@@ -98,10 +98,10 @@ class _DroppedProduct(torch.autograd.Function):
         from bandana.engine.kernels.dropout import drop
         from bandana.engine.kernels.hashing import draw_seed
 
-        x, seed = x.contiguous(), draw_seed(generator)
+        seed = draw_seed(generator)
         ctx.save_for_backward(x, weight, seed)
         ctx.scale = scale
-        return drop(x, scale, seed) @ weight
+        return drop(x.contiguous(), scale, seed) @ weight
 
     @staticmethod
     @once_differentiable
@@ -109,6 +109,6 @@ class _DroppedProduct(torch.autograd.Function):
         from bandana.engine.kernels.dropout import drop
 
         x, weight, seed = ctx.saved_tensors
-        grad_weight = drop(x, ctx.scale, seed).t() @ grads[0]
+        grad_weight = drop(x.contiguous(), ctx.scale, seed).t() @ grads[0]
         grad_x = drop(grads[0] @ weight.t(), ctx.scale, seed) if ctx.needs_input_grad[0] else None
         return grad_x, grad_weight, None, None

@@ -12,11 +12,10 @@ Equations and where they are:
     scaled cosine error over the hidden nodes                                  parts.feature_decoder.scaled_cosine_error
 
 Paper: Hou et al., "GraphMAE: Self-Supervised Masked Graph Autoencoders", KDD 2022.
-Deviations: Hidden nodes share one dropout draw of the token, and a node that shows another's features shares that
-node's. The decoder has no attention vector for receivers: with their codes blanked it would never matter. An edge of
-weight w takes part in the attention as w edges. With `edge_drop`, every node keeps exactly one self-loop. When the
-number of replaced nodes rounds to zero, none is replaced. Steps are full-batch: which links are in a batch does not
-matter.
+Deviations: A node that shows another's features shares that node's dropout draw. The decoder has no attention vector
+for receivers: with their codes blanked it would never matter. An edge of weight w takes part in the attention as w
+edges. With `edge_drop`, every node keeps exactly one self-loop. When the number of replaced nodes rounds to zero, none
+is replaced. Steps are full-batch: which links are in a batch does not matter.
 """
 
 from dataclasses import dataclass, field

@@ -13,9 +13,8 @@ Equations and where they are:
     the target, a moving average of encoder and projector              `GraphMAE2.turns`, parts.moving_average
 
 Paper: Hou et al., "GraphMAE2: A Decoding-Enhanced Masked Self-Supervised Graph Learner", WWW 2023.
-Deviations: As for GraphMAE: hidden nodes share one dropout draw of the token; a decoder after fixed blanking has no
-vector for receivers; an edge of weight w takes part in the attention as w edges; steps are full-batch, also on large
-graphs, where the authors train on small subgraphs.
+Deviations: As for GraphMAE: a decoder after fixed blanking has no vector for receivers; an edge of weight w takes part
+in the attention as w edges; steps are full-batch, also on large graphs, where the authors train on small subgraphs.
 
 The order of a step is the authors': the target moves after the loss was taken and before the optimiser moves the
 encoder. So it follows one step behind: at momentum 0 it is the encoder of one step earlier, at 1 the one it began as.

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from bandana.engine.attention import attend, attention_shares
-from bandana.engine.dropout import keep_mask
+from bandana.engine.dropout import dropped_product, keep_mask
 from bandana.engine.structure import Structure
 from bandana.graph import Features, Graph
 from bandana.parts.encoders import project
@@ -63,8 +63,20 @@ class GATLayer(nn.Module):
 
     def project(self, x: Features, generator: torch.Generator | None) -> Tensor:
         """``[nodes, width]`` the input times the weight, with the skip's part beside it where there is one."""
-        weight = self.weight if self.skip is None else torch.cat([self.weight, self.skip], dim=1)
-        return project(x, weight, self.feature_dropout, generator)
+        return project(x, self._map(), self.feature_dropout, generator)
+
+    def project_copies(self, row: Tensor, copies: int, generator: torch.Generator | None) -> Tensor:
+        """``[copies, width]`` what `project` makes of copies of one ``[1, in width]`` row, each with its own dropout.
+
+        The row goes into the map, and ones are dropped, which have no gradient: two products instead of three.
+        """
+        if generator is None or self.feature_dropout == 0:
+            return (row @ self._map()).expand(copies, -1)
+        ones = row.new_ones(1, row.shape[1]).expand(copies, -1)
+        return dropped_product(ones, row.t() * self._map(), self.feature_dropout, generator)
+
+    def _map(self) -> Tensor:
+        return self.weight if self.skip is None else torch.cat([self.weight, self.skip], dim=1)
 
     def mix(
         self, projected: Tensor, structure: Structure, weight: Tensor | None, generator: torch.Generator | None
@@ -151,7 +163,7 @@ class GATEncoder(nn.Module):
             weight: ``[edges]`` edge weights, zero for an edge that is left out; None means ones.
             generator: Randomness for dropout; None for evaluation.
             mask: Nodes whose features are hidden.
-            token: ``[1, features]`` what they show instead; its dropout is drawn once for all of them.
+            token: ``[1, features]`` what they show instead, each with a dropout of its own.
 
         Returns:
             ``[nodes, width]`` output of the last layer.
@@ -161,7 +173,8 @@ class GATEncoder(nn.Module):
             assert isinstance(layer, GATLayer)
             projected = layer.project(hidden, generator)
             if depth == 0 and mask is not None and token is not None:
-                projected = cover(projected, layer.project(token, generator), mask)
+                shown = layer.project_copies(token, mask.covered.numel(), generator)
+                projected = cover(projected, shown, mask)
             mixed = layer.mix(projected, structure, weight, generator)
             if self.norms:
                 mixed = self.norms[depth](mixed)

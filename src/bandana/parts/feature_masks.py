@@ -61,7 +61,7 @@ def cover(rows: Tensor, token: Tensor, mask: FeatureMask) -> Tensor:
 
     Args:
         rows: ``[nodes, width]`` rows of all nodes.
-        token: ``[1, width]`` row of the token.
+        token: ``[1, width]`` row of the token, or ``[c, width]`` one for each node that shows it.
         mask: Who is hidden.
 
     Returns:
@@ -72,7 +72,7 @@ def cover(rows: Tensor, token: Tensor, mask: FeatureMask) -> Tensor:
 
 
 def hide(rows: Tensor, nodes: Tensor, token: Tensor | None = None) -> Tensor:
-    """``[nodes, width]`` with the rows of some nodes set to zero, or to a ``[1, width]`` token."""
+    """``[nodes, width]`` with the rows of some nodes set to zero, or to a ``[1, width]`` token (or one each)."""
     if token is None:
         return rows.index_fill(0, nodes, 0)
     return rows.index_copy(0, nodes, token.expand(nodes.numel(), -1))
