@@ -15,8 +15,8 @@ from triton import language as tl
 
 from bandana.engine.kernels.hashing import LEVELS, keeps_entry
 
-_TILE = 4096  # elements of the dense operand in flight per program
-_MOST_ENTRIES, _MOST_COLUMNS = 32, 512
+_WARP_TILE = 1024  # elements of the dense operand that a program, one warp, has in flight: no sum crosses warps
+_MOST_ENTRIES, _MOST_COLUMNS = 32, 256
 _LONGEST = 64  # entries of a part
 
 
@@ -50,8 +50,7 @@ def spmm(
     out = dense.new_zeros(rows, width) if parts.split else dense.new_empty(rows, width)
     if out.numel() == 0:
         return out
-    slots = min(max(triton.next_power_of_2(-(-col.numel() // rows)), 8), _MOST_ENTRIES)
-    columns = min(triton.next_power_of_2(width), _TILE // slots, _MOST_COLUMNS)
+    columns = min(triton.next_power_of_2(width), _MOST_COLUMNS)
     with torch.cuda.device_of(dense):
         _row_parts[(parts.row.numel(), triton.cdiv(width, columns))](
             rowptr,
@@ -70,8 +69,9 @@ def spmm(
             PERMUTED=entry is not None,
             LOOP=loop is not None,
             DROPOUT=seed is not None,
-            SLOTS=slots,
+            SLOTS=min(_WARP_TILE // columns, _MOST_ENTRIES),
             COLUMNS=columns,
+            num_warps=1,
         )
     return out
 
