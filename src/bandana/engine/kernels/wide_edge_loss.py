@@ -1,7 +1,7 @@
 # mypy: disable-error-code="import-untyped,import-not-found,untyped-decorator,no-untyped-def,unused-ignore"
-"""The loss of a pair decoder with many hidden units: torch multiplies the matrices, three kernels do everything else.
+"""The loss of a pair decoder with many hidden units: matrix products, and three kernels for everything between them.
 
-From about a hundred hidden units on, the products are most of the work, and torch's are faster than ours. Pairs are
+From about a hundred hidden units on, the products are most of the work, and best done by themselves. Pairs are
 taken in chunks, so that memory stays bounded. Dropout is a function of (seed, pair, column) and is never stored. Where
 `torch.set_float32_matmul_precision` allows bfloat16, what stands between the kernels is stored so too: half the bytes.
 """
@@ -15,6 +15,7 @@ from bandana.engine.dropout import keep_scale
 from bandana.engine.edge_loss import DecoderWeights, add_product, margin_layer
 from bandana.engine.kernels.edge_loss import log1p
 from bandana.engine.kernels.hashing import LEVELS, draw_seed, keeps, row_key
+from bandana.engine.kernels.product import factor, multiply
 
 _CHUNK = 1 << 25  # elements of pairs times width at once
 _TILE = 4096  # of them in one program
@@ -36,7 +37,8 @@ def loss_and_gradients(
     grad_z, grad_hidden = torch.zeros_like(z), torch.zeros_like(hidden_weight)
     sums = z.new_zeros(_HEAD_PROGRAMS, 2 * slope.numel() + 2)
     stored = torch.bfloat16 if torch.get_float32_matmul_precision() == "medium" else z.dtype
-    factors, hidden_bias = hidden_weight.to(stored), decoder.hidden_bias.to(stored)
+    there, back = factor(hidden_weight.to(stored)), factor(hidden_weight.t().to(stored))
+    hidden_bias = decoder.hidden_bias.to(stored).contiguous()
     products = z.new_empty(size, z.shape[1], dtype=stored)
     hidden_rows = z.new_empty(size, slope.numel(), dtype=stored)
 
@@ -44,10 +46,10 @@ def loss_and_gradients(
         u, v = pairs[:, first : first + size]
         product, hidden = products[: u.numel()], hidden_rows[: u.numel()]
         _over_pairs(_hadamard, z, u, v, seed, first, kept, product)
-        torch.addmm(hidden_bias, product, factors.t(), out=hidden)
+        multiply(product, there, hidden, hidden_bias)
         grad = _head(hidden, slope, offset, weight[first : first + size], sums)
         add_product(grad_hidden, grad.t(), product)
-        torch.mm(grad, factors, out=product)
+        multiply(grad, back, product)
         _over_pairs(_scatter_hadamard, z, u, v, seed, first, kept, product, grad_z)
 
     grad_slope, grad_bias, (grad_offset, total) = sums.sum(0).split([slope.numel(), slope.numel(), 2])

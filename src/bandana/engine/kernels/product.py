@@ -1,0 +1,104 @@
+# mypy: disable-error-code="import-untyped,import-not-found,untyped-decorator,no-untyped-def,unused-ignore"
+"""A matrix product exact to single precision on tensor cores, which multiply numbers of eleven bits.
+
+Every factor is the sum of two such numbers, and of their four products three count. Tensor cores cut off what does not
+fit their sums, so a sum is taken from them after every few terms and added up by ordinary, rounding additions.
+"""
+
+from typing import NamedTuple
+
+import torch
+import triton
+from torch import Tensor
+from triton import language as tl
+
+_ROWS, _COLUMNS, _TERMS, _WARPS, _STAGES = 64, 128, 32, 4, 3
+
+
+class Factor(NamedTuple):
+    """A right factor ``[columns, terms]`` as two addends of eleven bits; one alone, as it is, for torch to multiply."""
+
+    high: Tensor
+    low: Tensor | None
+
+
+def factor(b: Tensor) -> Factor:
+    """Make ``[columns, terms]`` ready to be multiplied with, in the precision that torch is set to."""
+    b = b.contiguous()
+    if b.dtype is not torch.float32 or torch.get_float32_matmul_precision() != "highest":
+        return Factor(b, None)
+    high = ((b.view(torch.int32) + 0x1000) & -0x2000).view(torch.float32)
+    return Factor(high, b - high)
+
+
+def multiply(a: Tensor, b: Factor, out: Tensor, bias: Tensor | None = None) -> None:
+    """``out = a @ b.t() + bias``.
+
+    Args:
+        a: ``[rows, terms]`` contiguous.
+        b: ``[columns, terms]`` from `factor`.
+        out: ``[rows, columns]`` contiguous.
+        bias: ``[columns]`` contiguous.
+    """
+    (rows, terms), columns = a.shape, out.shape[1]
+    if b.low is None:
+        torch.mm(a, b.high.t(), out=out) if bias is None else torch.addmm(bias, a, b.high.t(), out=out)
+    elif out.numel():
+        with torch.cuda.device_of(a):
+            _multiply[(triton.cdiv(rows, _ROWS), triton.cdiv(columns, _COLUMNS))](
+                a,
+                *b,
+                bias,
+                out,
+                rows,
+                columns,
+                terms,
+                BIAS=bias is not None,
+                ROWS=_ROWS,
+                COLUMNS=_COLUMNS,
+                TERMS=_TERMS,
+                num_warps=_WARPS,
+                num_stages=_STAGES,
+            )
+
+
+@triton.jit(do_not_specialize=["rows"])
+def _multiply(
+    a,
+    high,
+    low,
+    bias,
+    out,
+    rows,
+    columns,
+    terms,
+    BIAS: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    TERMS: tl.constexpr,
+):
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    total = tl.zeros([ROWS, COLUMNS], tl.float32)
+    for first in range(0, terms, TERMS):
+        term = first + tl.arange(0, TERMS)
+        known = (row < rows)[:, None] & (term < terms)[None, :]
+        a_high, a_low = _halves(tl.load(a + row[:, None] * terms + term[None, :], mask=known, other=0.0))
+        place = column[None, :] * terms + term[:, None]
+        inside = (column < columns)[None, :] & (term < terms)[:, None]
+        b_high = tl.load(high + place, mask=inside, other=0.0)
+        b_low = tl.load(low + place, mask=inside, other=0.0)
+        part = tl.dot(a_low, b_high, input_precision="tf32")
+        part = tl.dot(a_high, b_low, part, input_precision="tf32")
+        total += tl.dot(a_high, b_high, part, input_precision="tf32")
+    inside = (row < rows)[:, None] & (column < columns)[None, :]
+    if BIAS:
+        total += tl.load(bias + column, mask=column < columns, other=0.0)[None, :]
+    tl.store(out + row[:, None] * columns + column[None, :], total, mask=inside)
+
+
+@triton.jit
+def _halves(x):
+    """The nearest number with eleven bits, and what is missing to `x`; the twin of `factor`."""
+    high = ((x.to(tl.int32, bitcast=True) + 0x1000) & -0x2000).to(tl.float32, bitcast=True)
+    return high, x - high
