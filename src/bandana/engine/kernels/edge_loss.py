@@ -1,10 +1,11 @@
 # mypy: disable-error-code="import-untyped,import-not-found,untyped-decorator,no-untyped-def,unused-ignore"
-"""The loss of a pair decoder with few hidden units: two kernels, which write nothing that is pairs times width.
+"""The loss of a pair decoder in two kernels, which write nothing that is pairs times width.
 
 Pairs are taken in chunks. The first kernel gathers the embeddings of a tile of pairs, multiplies them into the hidden
-layer, and leaves the gradient there: pairs times hidden units, few enough to stay in the cache. The second kernel
-gathers again, for a block of columns, and takes that gradient to the weights and to the nodes. Gathering twice costs
-less than storing once. Dropout is a function of (seed, pair, column) and is computed twice too.
+layer, and leaves for every pair its gradient at the logit, and a byte for every hidden unit: whether it passed the ReLU.
+The second kernel gathers again, for a block of columns, and takes the gradient to the weights and to the nodes; the
+weights between hidden units and logit are folded into those before, so that it multiplies with zeros and ones. Gathering
+twice costs less than storing once. Dropout is a function of (seed, pair, column) and is computed twice too.
 """
 
 from typing import NamedTuple
@@ -18,7 +19,7 @@ from bandana.engine.dropout import keep_scale
 from bandana.engine.edge_loss import DecoderWeights, margin_layer
 from bandana.engine.kernels.hashing import LEVELS, draw_seed, keeps, row_key
 
-_CHUNK_BYTES = 32 << 20  # of the gradient at the hidden layer: what the card's cache holds beside the embeddings
+_CHUNK_BYTES = 16 << 20  # of what passed the hidden layer: it stays in the card's cache beside the embeddings
 _PRECISIONS = {"highest": "tf32x3", "high": "tf32", "medium": "bf16"}
 
 
@@ -32,8 +33,10 @@ class Tiling(NamedTuple):
     programs: int
 
 
-_THERE = Tiling(64, 32, 4, 2, 4)
-_BACK = {"tf32x3": Tiling(64, 32, 4, 1, 4), "tf32": Tiling(64, 64, 4, 2, 2), "bf16": Tiling(64, 64, 4, 2, 2)}
+_FEW = 64
+"""Up to so many hidden units the sums of a tile fit the registers of four warps."""
+_THERE = Tiling(64, 32, 4, 2, 4), Tiling(64, 32, 8, 2, 2)
+_BACK = Tiling(64, 32, 4, 2, 4), Tiling(64, 32, 8, 2, 2)
 
 
 def loss_and_gradients(
@@ -47,11 +50,10 @@ def loss_and_gradients(
     slope, offset = margin_layer(decoder)
     scale = keep_scale(rate) if rate else 1.0
     hidden_weight = (decoder.hidden_weight * scale if rate else decoder.hidden_weight).contiguous()
-    hidden_bias = decoder.hidden_bias.contiguous()
+    folded = hidden_weight * slope.unsqueeze(1)
     hidden, width = hidden_weight.shape
     units = max(triton.next_power_of_2(hidden), 16)
-    precision = _PRECISIONS[torch.get_float32_matmul_precision()]
-    there, back = _THERE, _BACK[precision]
+    there, back = _THERE[units > _FEW], _BACK[units > _FEW]
     columns = min(max(triton.next_power_of_2(width), 16), back.columns)
     cores = torch.cuda.get_device_properties(z.device).multi_processor_count if z.is_cuda else 2
     blocks = triton.cdiv(width, columns)
@@ -62,21 +64,26 @@ def loss_and_gradients(
     kind = {
         "DROPOUT": seed is not None,
         "HIDDEN": units,
-        "PRECISION": precision,
+        "PRECISION": _PRECISIONS[torch.get_float32_matmul_precision()],
     }
     grad_z, grad_hidden = torch.zeros_like(z), z.new_zeros(splits, hidden, width)
     sums = z.new_zeros(there.programs * cores, 2 * hidden + 2)
-    size = min(max(_CHUNK_BYTES // (4 * hidden), 1), pairs.shape[1])
-    grad = z.new_empty(size, hidden)
+    size = min(max(_CHUNK_BYTES // hidden, 1), pairs.shape[1])
+    passed, grad = z.new_empty(size, hidden, dtype=torch.int8), z.new_empty(size)
 
     with torch.cuda.device_of(z):
         for first in range(0, pairs.shape[1], max(size, 1)):
             u, v = pairs[:, first : first + size]
-            ends = z, u, v, hidden_weight, seed, grad
             _to_hidden[(sums.shape[0],)](
-                *ends,
+                z,
+                u,
+                v,
+                hidden_weight,
+                seed,
+                passed,
+                grad,
                 weight[first : first + size],
-                hidden_bias,
+                decoder.hidden_bias.contiguous(),
                 slope,
                 offset,
                 sums,
@@ -90,7 +97,13 @@ def loss_and_gradients(
                 num_stages=there.stages,
             )
             _from_hidden[(splits, blocks)](
-                *ends,
+                z,
+                u,
+                v,
+                folded,
+                seed,
+                passed,
+                grad,
                 grad_z,
                 grad_hidden,
                 first,
@@ -105,8 +118,8 @@ def loss_and_gradients(
     grad_slope, grad_bias, (grad_offset, total) = sums.sum(0).split([hidden, hidden, 2])
     grads = (
         grad_z,
-        grad_hidden.sum(0).mul_(scale) if rate else grad_hidden.sum(0),
-        grad_bias,
+        grad_hidden.sum(0).mul_(slope.unsqueeze(1) * scale),
+        grad_bias * slope,
         torch.stack([grad_slope, -grad_slope]),
         torch.stack([grad_offset, -grad_offset]),
     )
@@ -121,6 +134,7 @@ def _to_hidden(
     v,
     hidden_weight,
     seed,
+    passed,
     grad,
     weight,
     hidden_bias,
@@ -138,7 +152,7 @@ def _to_hidden(
     PAIRS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """Loss of the pairs, its gradient before the ReLU, and what of it adds up over pairs without further products."""
+    """Loss of the pairs, its gradient at the logit, and what of it adds up over pairs without further products."""
     unit = tl.arange(0, HIDDEN)
     real = unit < hidden
     direction = tl.load(slope + unit, mask=real, other=0.0)
@@ -167,7 +181,7 @@ def _to_hidden(
                 product = tl.where(keeps(key[:, None], column[None, :], kept), product, 0.0)
             square = real[None, :] & (column < width)[:, None]
             weights = tl.load(hidden_weight + unit[None, :] * width + column[:, None], mask=square, other=0.0)
-            before = _dot(product, weights, before, PRECISION)
+            before += _dot(product, weights, PRECISION)
 
         before += bias[None, :]
         active = tl.where(before <= 0, 0.0, before)  # unlike a maximum, lets NaN through
@@ -179,9 +193,10 @@ def _to_hidden(
         grad_logit = -w * tl.where(margin >= 0, tiny, 1.0) / (1.0 + tiny)
         grad_offset += tl.sum(grad_logit, 0)
         grad_slope += tl.sum(active * grad_logit[:, None], 0)
-        back = grad_logit[:, None] * direction[None, :] * (active > 0).to(tl.float32)
-        grad_bias += tl.sum(back, 0)
-        tl.store(grad + row[:, None] * hidden + unit[None, :], back, mask=known[:, None] & real[None, :])
+        through = (active > 0).to(tl.int8)
+        grad_bias += tl.sum(through.to(tl.float32) * grad_logit[:, None], 0)
+        tl.store(grad + row, grad_logit, mask=known)
+        tl.store(passed + row[:, None] * hidden + unit[None, :], through, mask=known[:, None] & real[None, :])
 
     tl.store(mine + unit, grad_slope, mask=real)
     tl.store(mine + hidden + unit, grad_bias, mask=real)
@@ -194,8 +209,9 @@ def _from_hidden(
     z,
     u,
     v,
-    hidden_weight,
+    folded_weight,
     seed,
+    passed,
     grad,
     grad_z,
     grad_hidden,
@@ -216,7 +232,7 @@ def _from_hidden(
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     square = real[:, None] & (column < width)[None, :]
     place = unit[:, None] * width + column[None, :]
-    weights = tl.load(hidden_weight + place, mask=square, other=0.0)
+    high, low = _parts(tl.load(folded_weight + place, mask=square, other=0.0), PRECISION)
     mine = grad_hidden + tl.program_id(0).to(tl.int64) * hidden * width + place
     total = tl.load(mine, mask=square, other=0.0)
 
@@ -228,15 +244,17 @@ def _from_hidden(
         inside = known[:, None] & (column < width)[None, :]
         one = tl.load(z + left, mask=inside, other=0.0)
         other = tl.load(z + right, mask=inside, other=0.0)
-        there = tl.load(grad + row[:, None] * hidden + unit[None, :], mask=known[:, None] & real[None, :], other=0.0)
-        product = one * other
+        through = tl.load(passed + row[:, None] * hidden + unit[None, :], mask=known[:, None] & real[None, :], other=0)
+        through = through.to(tl.float32)
+        pull = tl.load(grad + row, mask=known, other=0.0)[:, None]
+        product = one * other * pull
+        back = _sum(through, high, low, PRECISION) * pull
         if DROPOUT:
             stays = keeps(row_key(seed, first + row)[:, None], column[None, :], kept)
             product = tl.where(stays, product, 0.0)
-        total = _dot(tl.trans(there), product, total, PRECISION)
-        back = _dot(there, weights, tl.zeros([PAIRS, COLUMNS], tl.float32), PRECISION)
-        if DROPOUT:
             back = tl.where(stays, back, 0.0)
+        product_high, product_low = _parts(product, PRECISION)
+        total += _sum(tl.trans(through), product_high, product_low, PRECISION)
         tl.atomic_add(grad_z + left, back * other, mask=inside, sem="relaxed")
         tl.atomic_add(grad_z + right, back * one, mask=inside, sem="relaxed")
 
@@ -244,12 +262,39 @@ def _from_hidden(
 
 
 @triton.jit
-def _dot(a, b, total, PRECISION: tl.constexpr):
+def _dot(a, b, PRECISION: tl.constexpr):
+    """``a @ b``. Tensor cores cut off what does not fit their sums; ours, of the blocks, are ordinary ones and round."""
     if PRECISION == "bf16":
-        total = tl.dot(a.to(tl.bfloat16), b.to(tl.bfloat16), total)
+        product = tl.dot(a.to(tl.bfloat16), b.to(tl.bfloat16))
+    elif PRECISION == "tf32":
+        product = tl.dot(a, b, input_precision="tf32")
     else:
-        total = tl.dot(a, b, total, input_precision=PRECISION)
-    return total
+        a_high, a_low = _parts(a, PRECISION)
+        b_high, b_low = _parts(b, PRECISION)
+        crossed = tl.dot(a_high, b_low, tl.dot(a_low, b_high, input_precision="tf32"), input_precision="tf32")
+        product = tl.dot(a_high, b_high, crossed, input_precision="tf32")
+    return product
+
+
+@triton.jit
+def _sum(chosen, high, low, PRECISION: tl.constexpr):
+    """``chosen @ (high + low)``, with zeros and ones in `chosen`, which fit any precision."""
+    if PRECISION == "bf16":
+        product = tl.dot(chosen.to(tl.bfloat16), high.to(tl.bfloat16))
+    elif PRECISION == "tf32":
+        product = tl.dot(chosen, high, input_precision="tf32")
+    else:
+        product = tl.dot(chosen, high, tl.dot(chosen, low, input_precision="tf32"), input_precision="tf32")
+    return product
+
+
+@triton.jit
+def _parts(x, PRECISION: tl.constexpr):
+    """The nearest number of the eleven bits that a tensor core takes, and what is missing to `x`, if that counts."""
+    high = x
+    if PRECISION == "tf32x3":
+        high = ((x.to(tl.int32, bitcast=True) + 0x1000) & -0x2000).to(tl.float32, bitcast=True)
+    return high, x - high
 
 
 @triton.jit
