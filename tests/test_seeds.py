@@ -203,6 +203,22 @@ def test_a_gpu_is_shared_by_a_service_that_ends_with_the_work(service: Any, stat
 
 
 @needs_a_shell
+@pytest.mark.parametrize(
+    ("processes", "given", "share"), [(4, None, None), (16, None, "25"), (999, None, "1"), (16, "70", "70")]
+)
+def test_many_processes_get_a_share_of_the_card_each(
+    service: Any, monkeypatch: pytest.MonkeyPatch, processes: int, given: str | None, share: str | None
+) -> None:
+    service("ACTIVE")
+    monkeypatch.delenv(devices.SHARE, raising=False)
+    if given is not None:
+        monkeypatch.setenv(devices.SHARE, given)
+    with shared_gpu(torch.device("cuda"), processes):
+        assert os.environ.get(devices.SHARE) == share
+    assert os.environ.get(devices.SHARE) == given
+
+
+@needs_a_shell
 def test_a_service_does_not_outlive_whoever_started_it(service: Any) -> None:
     folder = service("ACTIVE")
     with subprocess.Popen([sys.executable, "-c", LIVING_ALONE], stdout=subprocess.PIPE, text=True) as boss:

@@ -16,6 +16,8 @@ from bandana.errors import UserError
 SHARING_SERVICE = "nvidia-cuda-mps-control"
 SECONDS_TO_START = 10.0
 SECONDS_BETWEEN_QUESTIONS = 0.1
+SHARE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
+PROCESSES_ON_A_CORE = 4
 
 
 def resolve_device(name: str) -> torch.device:
@@ -47,7 +49,9 @@ def torch_threads(number: int) -> Iterator[None]:
 def shared_gpu(device: torch.device, processes: int) -> Iterator[None]:
     """Let processes begun in here compute on the GPU at the same time, where NVIDIA's service for that can be started.
 
-    Without it a GPU serves processes in turns. A service that was started by somebody else is left alone.
+    Without it a GPU serves processes in turns. A service that was started by somebody else is left alone. Each process
+    may use a share of the card's cores (unless `SHARE` is set already): a kernel that has them all to itself keeps the
+    short kernels of the others waiting.
     """
     program = shutil.which(SHARING_SERVICE)
     if device.type != "cuda" or processes == 1 or program is None or "CUDA_MPS_PIPE_DIRECTORY" in os.environ:
@@ -64,7 +68,7 @@ def shared_gpu(device: torch.device, processes: int) -> Iterator[None]:
         start_new_session=True,  # Ctrl-C is not meant for it
     )
     try:
-        with _environment(place if _serves(program, place) else {}):
+        with _environment({**place, **_share(processes)} if _serves(program, place) else {}):
             yield
     finally:
         assert service.stdin is not None
@@ -80,6 +84,12 @@ echo quit | "$0"
 wait
 rm -rf "$CUDA_MPS_PIPE_DIRECTORY"
 """
+
+
+def _share(processes: int) -> dict[str, str]:
+    """Per cent of the card for each process, so that no core serves more than a few; nothing where that is all of it."""
+    percent = PROCESSES_ON_A_CORE * 100 // processes
+    return {} if SHARE in os.environ or percent >= 100 else {SHARE: str(max(percent, 1))}
 
 
 def _serves(program: str, place: Mapping[str, str]) -> bool:

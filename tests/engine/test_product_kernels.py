@@ -1,4 +1,4 @@
-"""Products of single precision on tensor cores against double precision, and torch in their place where less will do."""
+"""Products of single precision on tensor cores against double precision; torch multiplies where less will do."""
 
 from collections.abc import Iterator
 from importlib.util import find_spec

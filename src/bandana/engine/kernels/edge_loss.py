@@ -1,11 +1,11 @@
 # mypy: disable-error-code="import-untyped,import-not-found,untyped-decorator,no-untyped-def,unused-ignore"
-"""The loss of a pair decoder in two kernels, which write nothing that is pairs times width.
+"""The loss of a pair decoder with few hidden units: two kernels, which write nothing that is pairs times width.
 
 Pairs are taken in chunks. The first kernel gathers the embeddings of a tile of pairs, multiplies them into the hidden
-layer, and leaves for every pair its gradient at the logit, and a byte for every hidden unit: whether it passed the ReLU.
-The second kernel gathers again, for a block of columns, and takes the gradient to the weights and to the nodes; the
-weights between hidden units and logit are folded into those before, so that it multiplies with zeros and ones. Gathering
-twice costs less than storing once. Dropout is a function of (seed, pair, column) and is computed twice too.
+layer, and leaves for every pair its gradient at the logit, and a byte for every hidden unit: whether it passed the
+ReLU. The second kernel gathers again, for a block of columns, and takes the gradient to the weights and to the nodes;
+the weights between hidden units and logit are folded into those before, so that it multiplies with zeros and ones.
+Gathering twice costs less than storing once. Dropout is a function of (seed, pair, column) and is computed twice too.
 """
 
 from typing import NamedTuple
@@ -18,6 +18,7 @@ from triton import language as tl
 from bandana.engine.dropout import keep_scale
 from bandana.engine.edge_loss import DecoderWeights, margin_layer
 from bandana.engine.kernels.hashing import LEVELS, draw_seed, keeps, row_key
+from bandana.engine.kernels.product import dot_of_halves, halves
 
 _CHUNK_BYTES = 16 << 20  # of what passed the hidden layer: it stays in the card's cache beside the embeddings
 _PRECISIONS = {"highest": "tf32x3", "high": "tf32", "medium": "bf16"}
@@ -33,10 +34,8 @@ class Tiling(NamedTuple):
     programs: int
 
 
-_FEW = 64
-"""Up to so many hidden units the sums of a tile fit the registers of four warps."""
-_THERE = Tiling(64, 32, 4, 2, 4), Tiling(64, 32, 8, 2, 2)
-_BACK = Tiling(64, 32, 4, 2, 4), Tiling(64, 32, 8, 2, 2)
+_THERE = Tiling(64, 32, 4, 2, 4)
+_BACK = {"tf32x3": Tiling(64, 32, 4, 2, 4), "tf32": Tiling(64, 64, 4, 2, 2), "bf16": Tiling(64, 64, 4, 2, 2)}
 
 
 def loss_and_gradients(
@@ -53,7 +52,8 @@ def loss_and_gradients(
     folded = hidden_weight * slope.unsqueeze(1)
     hidden, width = hidden_weight.shape
     units = max(triton.next_power_of_2(hidden), 16)
-    there, back = _THERE[units > _FEW], _BACK[units > _FEW]
+    precision = _PRECISIONS[torch.get_float32_matmul_precision()]
+    there, back = _THERE, _BACK[precision]
     columns = min(max(triton.next_power_of_2(width), 16), back.columns)
     cores = torch.cuda.get_device_properties(z.device).multi_processor_count if z.is_cuda else 2
     blocks = triton.cdiv(width, columns)
@@ -64,7 +64,7 @@ def loss_and_gradients(
     kind = {
         "DROPOUT": seed is not None,
         "HIDDEN": units,
-        "PRECISION": _PRECISIONS[torch.get_float32_matmul_precision()],
+        "PRECISION": precision,
     }
     grad_z, grad_hidden = torch.zeros_like(z), z.new_zeros(splits, hidden, width)
     sums = z.new_zeros(there.programs * cores, 2 * hidden + 2)
@@ -232,7 +232,7 @@ def _from_hidden(
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     square = real[:, None] & (column < width)[None, :]
     place = unit[:, None] * width + column[None, :]
-    high, low = _parts(tl.load(folded_weight + place, mask=square, other=0.0), PRECISION)
+    weights = tl.load(folded_weight + place, mask=square, other=0.0)
     mine = grad_hidden + tl.program_id(0).to(tl.int64) * hidden * width + place
     total = tl.load(mine, mask=square, other=0.0)
 
@@ -248,13 +248,12 @@ def _from_hidden(
         through = through.to(tl.float32)
         pull = tl.load(grad + row, mask=known, other=0.0)[:, None]
         product = one * other * pull
-        back = _sum(through, high, low, PRECISION) * pull
+        back = _sum(through, weights, PRECISION) * pull
         if DROPOUT:
             stays = keeps(row_key(seed, first + row)[:, None], column[None, :], kept)
             product = tl.where(stays, product, 0.0)
             back = tl.where(stays, back, 0.0)
-        product_high, product_low = _parts(product, PRECISION)
-        total += _sum(tl.trans(through), product_high, product_low, PRECISION)
+        total += _sum(tl.trans(through), product, PRECISION)
         tl.atomic_add(grad_z + left, back * other, mask=inside, sem="relaxed")
         tl.atomic_add(grad_z + right, back * one, mask=inside, sem="relaxed")
 
@@ -263,38 +262,28 @@ def _from_hidden(
 
 @triton.jit
 def _dot(a, b, PRECISION: tl.constexpr):
-    """``a @ b``. Tensor cores cut off what does not fit their sums; ours, of the blocks, are ordinary ones and round."""
     if PRECISION == "bf16":
         product = tl.dot(a.to(tl.bfloat16), b.to(tl.bfloat16))
     elif PRECISION == "tf32":
         product = tl.dot(a, b, input_precision="tf32")
     else:
-        a_high, a_low = _parts(a, PRECISION)
-        b_high, b_low = _parts(b, PRECISION)
-        crossed = tl.dot(a_high, b_low, tl.dot(a_low, b_high, input_precision="tf32"), input_precision="tf32")
-        product = tl.dot(a_high, b_high, crossed, input_precision="tf32")
+        a_high, a_low = halves(a)
+        b_high, b_low = halves(b)
+        product = dot_of_halves(a_high, a_low, b_high, b_low)
     return product
 
 
 @triton.jit
-def _sum(chosen, high, low, PRECISION: tl.constexpr):
-    """``chosen @ (high + low)``, with zeros and ones in `chosen`, which fit any precision."""
+def _sum(chosen, x, PRECISION: tl.constexpr):
+    """``chosen @ x``, with zeros and ones in `chosen`, which fit any precision."""
     if PRECISION == "bf16":
-        product = tl.dot(chosen.to(tl.bfloat16), high.to(tl.bfloat16))
+        product = tl.dot(chosen.to(tl.bfloat16), x.to(tl.bfloat16))
     elif PRECISION == "tf32":
-        product = tl.dot(chosen, high, input_precision="tf32")
+        product = tl.dot(chosen, x, input_precision="tf32")
     else:
+        high, low = halves(x)
         product = tl.dot(chosen, high, tl.dot(chosen, low, input_precision="tf32"), input_precision="tf32")
     return product
-
-
-@triton.jit
-def _parts(x, PRECISION: tl.constexpr):
-    """The nearest number of the eleven bits that a tensor core takes, and what is missing to `x`, if that counts."""
-    high = x
-    if PRECISION == "tf32x3":
-        high = ((x.to(tl.int32, bitcast=True) + 0x1000) & -0x2000).to(tl.float32, bitcast=True)
-    return high, x - high
 
 
 @triton.jit

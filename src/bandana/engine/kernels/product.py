@@ -83,14 +83,12 @@ def _multiply(
     for first in range(0, terms, TERMS):
         term = first + tl.arange(0, TERMS)
         known = (row < rows)[:, None] & (term < terms)[None, :]
-        a_high, a_low = _halves(tl.load(a + row[:, None] * terms + term[None, :], mask=known, other=0.0))
+        a_high, a_low = halves(tl.load(a + row[:, None] * terms + term[None, :], mask=known, other=0.0))
         place = column[None, :] * terms + term[:, None]
         inside = (column < columns)[None, :] & (term < terms)[:, None]
         b_high = tl.load(high + place, mask=inside, other=0.0)
         b_low = tl.load(low + place, mask=inside, other=0.0)
-        part = tl.dot(a_low, b_high, input_precision="tf32")
-        part = tl.dot(a_high, b_low, part, input_precision="tf32")
-        total += tl.dot(a_high, b_high, part, input_precision="tf32")
+        total += dot_of_halves(a_high, a_low, b_high, b_low)
     inside = (row < rows)[:, None] & (column < columns)[None, :]
     if BIAS:
         total += tl.load(bias + column, mask=column < columns, other=0.0)[None, :]
@@ -98,7 +96,14 @@ def _multiply(
 
 
 @triton.jit
-def _halves(x):
+def dot_of_halves(a_high, a_low, b_high, b_low):
+    """``(a_high + a_low) @ (b_high + b_low)`` without the product of what is low in both, small terms first."""
+    small = tl.dot(a_high, b_low, tl.dot(a_low, b_high, input_precision="tf32"), input_precision="tf32")
+    return tl.dot(a_high, b_high, small, input_precision="tf32")
+
+
+@triton.jit
+def halves(x):
     """The nearest number with eleven bits, and what is missing to `x`; the twin of `factor`."""
     high = ((x.to(tl.int32, bitcast=True) + 0x1000) & -0x2000).to(tl.float32, bitcast=True)
     return high, x - high
