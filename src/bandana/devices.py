@@ -87,7 +87,7 @@ rm -rf "$CUDA_MPS_PIPE_DIRECTORY"
 
 
 def _share(processes: int) -> dict[str, str]:
-    """Per cent of the card for each process, so that no core serves more than a few; nothing where that is all of it."""
+    """Per cent of the card for each process, so that no core serves more than a few; nothing where that is all."""
     percent = PROCESSES_ON_A_CORE * 100 // processes
     return {} if SHARE in os.environ or percent >= 100 else {SHARE: str(max(percent, 1))}
 

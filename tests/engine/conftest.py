@@ -1,4 +1,4 @@
-"""Where there is no CUDA, triton's interpreter runs the kernels; here it is kept from doing the same work again."""
+"""Where there is no CUDA, triton's interpreter runs the kernels; here it learns to do work once, and bfloat16."""
 
 import os
 from collections.abc import Iterator
@@ -33,4 +33,28 @@ def language_replaced_once_per_launch() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(GridExecutor, "__call__", launch_anew)
         patch.setattr(InterpretedFunction, "__call__", call_directly)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def factors_in_bfloat16_are_numbers() -> Iterator[None]:
+    """The interpreter keeps bfloat16 as its bits, and multiplies those as integers."""
+    if os.environ.get("TRITON_INTERPRET") != "1" or find_spec("triton") is None:
+        yield
+        return
+    from triton import language as tl
+    from triton.runtime.interpreter import InterpreterBuilder, TensorHandle, _convert_float
+
+    create = InterpreterBuilder.create_dot
+
+    def number(handle: Any) -> Any:
+        if handle.dtype.scalar != tl.bfloat16:
+            return handle
+        return TensorHandle(_convert_float(handle.data, tl.bfloat16, tl.float32, None).view("float32"), tl.float32)
+
+    def create_dot(self: Any, a: Any, b: Any, *rest: Any) -> Any:
+        return create(self, number(a), number(b), *rest)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(InterpreterBuilder, "create_dot", create_dot)
         yield

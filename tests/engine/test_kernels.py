@@ -202,8 +202,6 @@ def test_less_precise_products_cost_what_their_bits_say(
     device: torch.device, precision: str, factor_bits: int, hidden: int
 ) -> None:
     """Away from the kink of the ReLU, where a rounded product may fall on either side."""
-    if INTERPRETED and precision == "medium" and hidden <= kernels.FEW_HIDDEN_UNITS:
-        pytest.skip("triton's interpreter takes the bits of bfloat16 factors for integers")
     given = problem(device, 40, 96, hidden, 300)
     decoder = given.decoder._replace(hidden_bias=torch.where(given.decoder.hidden_bias > 0, 6.0, -6.0))
     before = torch.get_float32_matmul_precision()

@@ -21,7 +21,7 @@ from bandana.engine.kernels.hashing import LEVELS, draw_seed, keeps, row_key
 from bandana.engine.kernels.product import dot_of_halves, halves
 
 _CHUNK_BYTES = 16 << 20  # of what passed the hidden layer: it stays in the card's cache beside the embeddings
-_PRECISIONS = {"highest": "tf32x3", "high": "tf32", "medium": "bf16"}
+PRECISIONS = {"highest": "tf32x3", "high": "tf32", "medium": "bf16"}
 
 
 class Tiling(NamedTuple):
@@ -52,7 +52,7 @@ def loss_and_gradients(
     folded = hidden_weight * slope.unsqueeze(1)
     hidden, width = hidden_weight.shape
     units = max(triton.next_power_of_2(hidden), 16)
-    precision = _PRECISIONS[torch.get_float32_matmul_precision()]
+    precision = PRECISIONS[torch.get_float32_matmul_precision()]
     there, back = _THERE, _BACK[precision]
     columns = min(max(triton.next_power_of_2(width), 16), back.columns)
     cores = torch.cuda.get_device_properties(z.device).multi_processor_count if z.is_cuda else 2
@@ -245,15 +245,14 @@ def _from_hidden(
         one = tl.load(z + left, mask=inside, other=0.0)
         other = tl.load(z + right, mask=inside, other=0.0)
         through = tl.load(passed + row[:, None] * hidden + unit[None, :], mask=known[:, None] & real[None, :], other=0)
-        through = through.to(tl.float32)
         pull = tl.load(grad + row, mask=known, other=0.0)[:, None]
         product = one * other * pull
-        back = _sum(through, weights, PRECISION) * pull
+        back = chosen_sum(through, weights, PRECISION) * pull
         if DROPOUT:
             stays = keeps(row_key(seed, first + row)[:, None], column[None, :], kept)
             product = tl.where(stays, product, 0.0)
             back = tl.where(stays, back, 0.0)
-        total += _sum(tl.trans(through), product, PRECISION)
+        total += chosen_sum(tl.trans(through), product, PRECISION)
         tl.atomic_add(grad_z + left, back * other, mask=inside, sem="relaxed")
         tl.atomic_add(grad_z + right, back * one, mask=inside, sem="relaxed")
 
@@ -274,16 +273,21 @@ def _dot(a, b, PRECISION: tl.constexpr):
 
 
 @triton.jit
-def _sum(chosen, x, PRECISION: tl.constexpr):
-    """``chosen @ x``, with zeros and ones in `chosen`, which fit any precision."""
+def chosen_sum(chosen, x, PRECISION: tl.constexpr):
+    """``chosen @ x``, with zeros and ones in `chosen`: bfloat16 holds them, and `x` in as many addends as count."""
+    chosen = chosen.to(tl.float32).to(tl.bfloat16)
+    high = x.to(tl.bfloat16)
     if PRECISION == "bf16":
-        product = tl.dot(chosen.to(tl.bfloat16), x.to(tl.bfloat16))
-    elif PRECISION == "tf32":
-        product = tl.dot(chosen, x, input_precision="tf32")
+        total = tl.dot(chosen, high)
     else:
-        high, low = halves(x)
-        product = tl.dot(chosen, high, tl.dot(chosen, low, input_precision="tf32"), input_precision="tf32")
-    return product
+        rest = x - high.to(tl.float32)
+        middle = rest.to(tl.bfloat16)
+        if PRECISION == "tf32":
+            total = tl.dot(chosen, middle)
+        else:
+            total = tl.dot(chosen, middle, tl.dot(chosen, (rest - middle.to(tl.float32)).to(tl.bfloat16)))
+        total = tl.dot(chosen, high, total)
+    return total
 
 
 @triton.jit
