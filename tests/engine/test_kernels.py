@@ -313,7 +313,7 @@ def test_inputs_are_left_alone_and_may_lie_anyhow(device: torch.device, name: st
     given = problem(device, 9, 5, 4, 20)
     tensors = (given.z, *given.decoder, given.pairs, given.weight)
     before = [tensor.clone() for tensor in tensors]
-    total, _ = loss_and_gradients(*given, 0.0, None)
+    total, gradients = loss_and_gradients(*given, 0.0, None)
     decoder = given.decoder
     strided = given._replace(
         z=spread(given.z),
@@ -324,6 +324,10 @@ def test_inputs_are_left_alone_and_may_lie_anyhow(device: torch.device, name: st
     parts = (strided.z, *strided.decoder[:2], strided.pairs, strided.weight)
     assert not any(part.is_contiguous() for part in parts)
     torch.testing.assert_close(loss_and_gradients(*strided, 0.0, None)[0], total)
+    turned_weight = decoder.hidden_weight.t().contiguous().t()
+    turned = given._replace(z=given.z.t().contiguous().t(), decoder=decoder._replace(hidden_weight=turned_weight))
+    for actual, expected in zip(loss_and_gradients(*turned, 0.0, None)[1], gradients, strict=True):
+        torch.testing.assert_close(actual, expected)
     assert all(tensor.equal(copy) for tensor, copy in zip(tensors, before, strict=True))
 
 

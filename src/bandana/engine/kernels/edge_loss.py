@@ -35,7 +35,7 @@ class Tiling(NamedTuple):
 
 
 _THERE = Tiling(64, 32, 4, 2, 4)
-_BACK = {"tf32x3": Tiling(64, 32, 4, 2, 4), "tf32": Tiling(64, 64, 4, 2, 2), "bf16": Tiling(64, 64, 4, 2, 2)}
+_BACK = {"tf32x3": Tiling(64, 32, 4, 3, 4), "tf32": Tiling(64, 32, 4, 3, 4), "bf16": Tiling(64, 64, 4, 2, 2)}
 
 
 def loss_and_gradients(

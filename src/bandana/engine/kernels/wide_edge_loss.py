@@ -25,8 +25,8 @@ _TILE = 4096  # of them in one program
 _HEAD_TILE = 2048
 _HEAD_PROGRAMS = 512
 _SPLITS = 64  # sums over pairs that are taken at the same time
-_WEIGHTS_TILING = {"PAIRS": 64, "UNITS": 64, "COLUMNS": 128, "num_warps": 4, "num_stages": 3}
-_NODES_TILING = {"PAIRS": 64, "UNITS": 64, "COLUMNS": 64, "num_warps": 4, "num_stages": 3}
+_WEIGHTS_TILING = {"PAIRS": 64, "UNITS": 128, "COLUMNS": 64, "num_warps": 4, "num_stages": 3}
+_NODES_TILING = {"PAIRS": 64, "UNITS": 32, "COLUMNS": 64, "num_warps": 4, "num_stages": 3}
 
 
 def loss_and_gradients(
@@ -35,7 +35,7 @@ def loss_and_gradients(
     """The loss and the gradients of `z` and the decoder; the twin of the plain function in `engine.edge_loss`."""
     slope, offset = margin_layer(decoder)
     scale = keep_scale(rate) if rate else 1.0
-    hidden_weight = decoder.hidden_weight * scale if rate else decoder.hidden_weight
+    hidden_weight = (decoder.hidden_weight * scale if rate else decoder.hidden_weight).contiguous()
     z, pairs, weight = z.contiguous(), pairs.contiguous(), weight.contiguous()
     units, width = hidden_weight.shape
     size = min(max(_CHUNK // width, 1), pairs.shape[1])
