@@ -18,10 +18,10 @@ from triton import language as tl
 from bandana.engine.dropout import keep_scale
 from bandana.engine.edge_loss import DecoderWeights, margin_layer
 from bandana.engine.kernels.hashing import LEVELS, draw_seed, keeps, row_key
-from bandana.engine.kernels.product import dot_of_halves, halves
+from bandana.engine.kernels.logits import cross_entropy
+from bandana.engine.kernels.product import PRECISIONS, chosen_sum, dot
 
 _CHUNK_BYTES = 16 << 20  # of what passed the hidden layer: it stays in the card's cache beside the embeddings
-PRECISIONS = {"highest": "tf32x3", "high": "tf32", "medium": "bf16"}
 
 
 class Tiling(NamedTuple):
@@ -181,16 +181,13 @@ def _to_hidden(
                 product = tl.where(keeps(key[:, None], column[None, :], kept), product, 0.0)
             square = real[None, :] & (column < width)[:, None]
             weights = tl.load(hidden_weight + unit[None, :] * width + column[:, None], mask=square, other=0.0)
-            before += _dot(product, weights, PRECISION)
+            before += dot(product, weights, PRECISION)
 
         before += bias[None, :]
         active = tl.where(before <= 0, 0.0, before)  # unlike a maximum, lets NaN through
         w = tl.load(weight + row, mask=known, other=0.0)
-        sign = (w > 0).to(tl.float32) - (w < 0).to(tl.float32)
-        margin = (tl.sum(active * direction[None, :], 1) + shift) * sign
-        tiny = tl.exp(-tl.abs(margin))  # never overflows, and gives both softplus and sigmoid
-        total += tl.sum(tl.abs(w) * (tl.maximum(-margin, 0.0) + log1p(tiny)), 0)
-        grad_logit = -w * tl.where(margin >= 0, tiny, 1.0) / (1.0 + tiny)
+        loss, grad_logit = cross_entropy(tl.sum(active * direction[None, :], 1) + shift, w)
+        total += tl.sum(loss, 0)
         grad_offset += tl.sum(grad_logit, 0)
         grad_slope += tl.sum(active * grad_logit[:, None], 0)
         through = (active > 0).to(tl.int8)
@@ -257,42 +254,3 @@ def _from_hidden(
         tl.atomic_add(grad_z + right, back * one, mask=inside, sem="relaxed")
 
     tl.store(mine, total, mask=square)
-
-
-@triton.jit
-def _dot(a, b, PRECISION: tl.constexpr):
-    if PRECISION == "bf16":
-        product = tl.dot(a.to(tl.bfloat16), b.to(tl.bfloat16))
-    elif PRECISION == "tf32":
-        product = tl.dot(a, b, input_precision="tf32")
-    else:
-        a_high, a_low = halves(a)
-        b_high, b_low = halves(b)
-        product = dot_of_halves(a_high, a_low, b_high, b_low)
-    return product
-
-
-@triton.jit
-def chosen_sum(chosen, x, PRECISION: tl.constexpr):
-    """``chosen @ x``, with zeros and ones in `chosen`: bfloat16 holds them, and `x` in as many addends as count."""
-    chosen = chosen.to(tl.float32).to(tl.bfloat16)
-    high = x.to(tl.bfloat16)
-    if PRECISION == "bf16":
-        total = tl.dot(chosen, high)
-    else:
-        rest = x - high.to(tl.float32)
-        middle = rest.to(tl.bfloat16)
-        if PRECISION == "tf32":
-            total = tl.dot(chosen, middle)
-        else:
-            total = tl.dot(chosen, middle, tl.dot(chosen, (rest - middle.to(tl.float32)).to(tl.bfloat16)))
-        total = tl.dot(chosen, high, total)
-    return total
-
-
-@triton.jit
-def log1p(x):
-    """``log(1 + x)`` for x in [0, 1], exact to rounding: the quotient undoes what the addition rounded away."""
-    rounded = 1.0 + x
-    gap = rounded - 1.0
-    return tl.where(gap == 0, x, tl.log(rounded) * x / tl.where(gap == 0, 1.0, gap))

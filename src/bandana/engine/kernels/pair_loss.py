@@ -11,7 +11,7 @@ import triton
 from torch import Tensor
 from triton import language as tl
 
-from bandana.engine.kernels.edge_loss import log1p
+from bandana.engine.kernels.logits import log1p
 
 _TILE = 4096  # elements of pairs times columns at once
 _COLUMNS = 128  # of them at most in a row: a warp with four to a thread

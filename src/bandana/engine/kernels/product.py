@@ -1,5 +1,5 @@
 # mypy: disable-error-code="import-untyped,import-not-found,untyped-decorator,no-untyped-def,unused-ignore"
-"""A matrix product exact to single precision on tensor cores, which multiply numbers of eleven bits.
+"""Matrix products on tensor cores, exact to single precision if asked for, though these multiply numbers of eleven bits.
 
 Every factor is the sum of two such numbers, and of their four products three count. Tensor cores cut off what does not
 fit their sums, so a sum is taken from them after every few terms and added up by ordinary, rounding additions.
@@ -12,6 +12,8 @@ import triton
 from torch import Tensor
 from triton import language as tl
 
+PRECISIONS = {"highest": "tf32x3", "high": "tf32", "medium": "bf16"}
+"""What products inside kernels are made of, by what torch is set to."""
 _ROWS, _COLUMNS, _TERMS, _WARPS, _STAGES = 64, 128, 32, 4, 3
 
 
@@ -83,12 +85,12 @@ def _multiply(
     for first in range(0, terms, TERMS):
         term = first + tl.arange(0, TERMS)
         known = (row < rows)[:, None] & (term < terms)[None, :]
-        a_high, a_low = halves(tl.load(a + row[:, None] * terms + term[None, :], mask=known, other=0.0))
+        a_high, a_low = _halves(tl.load(a + row[:, None] * terms + term[None, :], mask=known, other=0.0))
         place = column[None, :] * terms + term[:, None]
         inside = (column < columns)[None, :] & (term < terms)[:, None]
         b_high = tl.load(high + place, mask=inside, other=0.0)
         b_low = tl.load(low + place, mask=inside, other=0.0)
-        total += dot_of_halves(a_high, a_low, b_high, b_low)
+        total += _dot_of_halves(a_high, a_low, b_high, b_low)
     inside = (row < rows)[:, None] & (column < columns)[None, :]
     if BIAS:
         total += tl.load(bias + column, mask=column < columns, other=0.0)[None, :]
@@ -96,14 +98,46 @@ def _multiply(
 
 
 @triton.jit
-def dot_of_halves(a_high, a_low, b_high, b_low):
+def dot(a, b, PRECISION: tl.constexpr):
+    """``a @ b`` in the precision that is named."""
+    if PRECISION == "bf16":
+        product = tl.dot(a.to(tl.bfloat16), b.to(tl.bfloat16))
+    elif PRECISION == "tf32":
+        product = tl.dot(a, b, input_precision="tf32")
+    else:
+        a_high, a_low = _halves(a)
+        b_high, b_low = _halves(b)
+        product = _dot_of_halves(a_high, a_low, b_high, b_low)
+    return product
+
+
+@triton.jit
+def chosen_sum(chosen, x, PRECISION: tl.constexpr):
+    """``chosen @ x``, with zeros and ones in `chosen`: bfloat16 holds them, and `x` in as many addends as count."""
+    chosen = chosen.to(tl.float32).to(tl.bfloat16)
+    high = x.to(tl.bfloat16)
+    if PRECISION == "bf16":
+        total = tl.dot(chosen, high)
+    else:
+        rest = x - high.to(tl.float32)
+        middle = rest.to(tl.bfloat16)
+        if PRECISION == "tf32":
+            total = tl.dot(chosen, middle)
+        else:
+            total = tl.dot(chosen, middle, tl.dot(chosen, (rest - middle.to(tl.float32)).to(tl.bfloat16)))
+        total = tl.dot(chosen, high, total)
+    return total
+
+
+@triton.jit
+def _dot_of_halves(a_high, a_low, b_high, b_low):
     """``(a_high + a_low) @ (b_high + b_low)`` without the product of what is low in both, small terms first."""
     small = tl.dot(a_high, b_low, tl.dot(a_low, b_high, input_precision="tf32"), input_precision="tf32")
     return tl.dot(a_high, b_high, small, input_precision="tf32")
 
 
 @triton.jit
-def halves(x):
+def _halves(x):
     """The nearest number with eleven bits, and what is missing to `x`; the twin of `factor`."""
     high = ((x.to(tl.int32, bitcast=True) + 0x1000) & -0x2000).to(tl.float32, bitcast=True)
     return high, x - high

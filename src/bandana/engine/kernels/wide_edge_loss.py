@@ -16,9 +16,9 @@ from triton import language as tl
 
 from bandana.engine.dropout import keep_scale
 from bandana.engine.edge_loss import DecoderWeights, margin_layer
-from bandana.engine.kernels.edge_loss import PRECISIONS, chosen_sum, log1p
 from bandana.engine.kernels.hashing import LEVELS, draw_seed, keeps, row_key
-from bandana.engine.kernels.product import factor, multiply
+from bandana.engine.kernels.logits import cross_entropy
+from bandana.engine.kernels.product import PRECISIONS, chosen_sum, factor, multiply
 
 _CHUNK = 1 << 25  # elements of pairs times width at once
 _TILE = 4096  # of them in one program
@@ -203,13 +203,9 @@ def _decoder_head(
         before = tl.load(hidden + place, mask=inside, other=0.0).to(tl.float32)
         active = tl.where(before <= 0, 0.0, before)  # unlike a maximum, lets NaN through
         w = tl.load(weight + row, mask=row < pairs, other=0.0)
-        sign = (w > 0).to(tl.float32) - (w < 0).to(tl.float32)
-        margin = (tl.sum(active * direction[None, :], 1) + bias) * sign
+        loss, grad_logit = cross_entropy(tl.sum(active * direction[None, :], 1) + bias, w)
 
-        tiny = tl.exp(-tl.abs(margin))  # never overflows, and gives both softplus and sigmoid
-        total += tl.abs(w) * (tl.maximum(-margin, 0.0) + log1p(tiny))
-        grad_logit = -w * tl.where(margin >= 0, tiny, 1.0) / (1.0 + tiny)
-
+        total += loss
         grad_offset += grad_logit
         grad_slope += active * grad_logit[:, None]
         grad_bias += tl.where(active > 0, grad_logit[:, None], 0.0)
