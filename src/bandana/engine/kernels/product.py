@@ -1,5 +1,5 @@
 # mypy: disable-error-code="import-untyped,import-not-found,untyped-decorator,no-untyped-def,unused-ignore"
-"""Matrix products on tensor cores, exact to single precision if asked for, though these multiply numbers of eleven bits.
+"""Matrix products on tensor cores: exact to single precision if asked for, though these multiply eleven bits at a time.
 
 Every factor is the sum of two such numbers, and of their four products three count. Tensor cores cut off what does not
 fit their sums, so a sum is taken from them after every few terms and added up by ordinary, rounding additions.
