@@ -28,7 +28,7 @@ def big_graph(num_links: int, num_nodes: int, *, directed: bool = False, x: torc
 @pytest.mark.parametrize("num_features", [0, 8])
 def test_every_method_gets_a_plan_that_trains_and_has_the_width_asked_for(random_graph, name, num_features) -> None:
     graph = random_graph(num_features=num_features)
-    if name == "raw_features":
+    if name in ("raw_features", "smoothed_features"):
         with pytest.raises(UserError, match="as many as the graph has features"):
             plan(graph, method=name, dimensions=24)
         return

@@ -9,6 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
 SEEDS, ABLATIONS, TUNED = (f"{name}-seeds-h200-torch2.11.0.csv" for name in ("bandana", "ablations", "bandana-tuned"))
+SETS = ("cora", "citeseer", "pubmed", "photo", "computers", "cs", "physics")
 CITATIONS, SEARCHED = ("cora", "citeseer", "pubmed"), ("pubmed", "photo", "computers")
 
 
@@ -58,3 +59,16 @@ def test_tuned_links_are_those_of_the_rows(dataset: str) -> None:
     (line,) = (line for line in PAGE.splitlines() if line.lower().startswith(f"| {dataset} | 9"))
     cells = [cell.strip(" *") for cell in line.split("|")[2:4]]
     assert cells == [spoken(rows(file, dataset, "link"), "auc") for file in (SEEDS, TUNED)]
+
+
+@pytest.mark.parametrize(
+    ("task", "metric", "label"), [("node", "micro_f1", "nodes, micro-F1"), ("link", "auc", "links, AUC")]
+)
+def test_the_floor_without_learning_is_that_of_the_rows(task: str, metric: str, label: str) -> None:
+    (path,) = (ROOT / "results").glob("smoothed-features-seeds-*.csv")
+    with path.open(encoding="utf-8") as lines:
+        found = [row for row in csv.DictReader(lines) if row["protocol"] == "clean" and row["task"] == task]
+    floor = [spoken([row for row in found if row["dataset"] == name], metric) for name in SETS]
+    bandana = [spoken(rows(SEEDS, name, task), metric) for name in SETS]
+    assert f"| {label}: smoothed features | {' | '.join(floor)} |\n" in PAGE
+    assert f"| {label}: Bandana, 10 seeds | {' | '.join(bandana)} |\n" in PAGE

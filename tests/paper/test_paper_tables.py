@@ -106,7 +106,7 @@ def test_the_scope_narrows_data_sets_methods_and_seeds() -> None:
         (p.arguments["seed"], p.arguments["experiment"]["method"], p.arguments["experiment"]["dataset"]) for p in pieces
     ]
     assert sorted(named) == sorted((s, m, d) for s in (0, 1) for m in ("gae", "bandana") for d in ("cora", "cs"))
-    assert len(node_classification.pieces(Scope(seeds=3))) == 3 * 17 * 8
+    assert len(node_classification.pieces(Scope(seeds=3))) == 3 * 18 * 8
 
 
 def test_tables_share_trainings() -> None:
