@@ -24,7 +24,7 @@ _CHUNK = 1 << 25  # elements of pairs times width at once
 _TILE = 4096  # of them in one program
 _HEAD_TILE = 2048
 _HEAD_PROGRAMS = 512
-_SPLITS = 64  # sums over pairs that are taken at the same time
+_SPLITS = 64  # sums over pairs that are taken at the same time, at most
 _WEIGHTS_TILING = {"PAIRS": 64, "UNITS": 128, "COLUMNS": 64, "num_warps": 4, "num_stages": 3}
 _NODES_TILING = {"PAIRS": 64, "UNITS": 32, "COLUMNS": 64, "num_warps": 4, "num_stages": 3}
 
@@ -41,7 +41,8 @@ def loss_and_gradients(
     size = min(max(_CHUNK // width, 1), pairs.shape[1])
     seed = draw_seed(generator) if generator is not None and rate else None
     kept, precision = round(LEVELS / scale), torch.get_float32_matmul_precision()
-    grad_z, grad_hidden = torch.zeros_like(z), z.new_zeros(_SPLITS, units, width)
+    splits = min(_SPLITS, triton.cdiv(size, _WEIGHTS_TILING["PAIRS"]))
+    grad_z, grad_hidden = torch.zeros_like(z), z.new_zeros(splits, units, width)
     sums = z.new_zeros(_HEAD_PROGRAMS, 2 * units + 2)
     stored = torch.bfloat16 if precision == "medium" else z.dtype
     there = factor(hidden_weight.to(stored))
