@@ -73,6 +73,7 @@ def test_floors_are_the_untrained_method_and_the_features() -> None:
     floors = run_seed(experiment, data, 0, CPU).record.floors
     assert set(floors) == {
         "raw features",
+        "smoothed features",
         "untrained encoder",
         "common neighbours",
         "Adamic-Adar",

@@ -24,6 +24,7 @@ from bandana.evaluation.linear_probe import LinearProbeConfig, as_published, lin
 from bandana.evaluation.metrics import checked_score, exact_auc
 from bandana.graph import Graph, dense
 from bandana.method import GraphSpec, Method
+from bandana.parts.floor import smoothed
 from bandana.registry import get_method
 from bandana.reporting.record import Metrics, RunFolder, RunRecord, SeedRecord
 from bandana.seeds import OnSeed, load_once, side_by_side, telling
@@ -252,10 +253,11 @@ def _evaluation(experiment: Experiment, data: Dataset, graph: Graph, edges: Edge
 
 
 def _floors(experiment: Experiment, evaluation: Evaluation, method: Method, edges: EdgeSplit) -> dict[str, Metrics]:
-    """What any training must beat: the features themselves, the untrained encoder, and counting shared neighbours."""
+    """What any training must beat: features, as they are and smoothed, the untrained encoder, and shared neighbours."""
     floors: dict[str, Metrics] = {}
     if evaluation.graph.has_features:
         floors["raw features"] = evaluation.score(dense(evaluation.graph.x))
+        floors["smoothed features"] = evaluation.score(smoothed(evaluation.graph))
     floors["untrained encoder"] = evaluation.score(embed(method, evaluation.graph))
     if experiment.task == "link":
         floors |= heuristic_floors(edges.test_graph, edges.test)

@@ -4,7 +4,7 @@ Idea. Features are averaged over neighbourhoods a few times, as a graph convolut
 What a method scores above this it learned; what raw features lack to this is what the graph gives for free.
 
 Equations and where they are:
-    Z = Âᵏ X, with the symmetric normalisation and self-loops of a GCN     `SmoothedFeatures.embed`
+    Z = Âᵏ X, with the symmetric normalisation and self-loops of a GCN     parts.floor.smoothed
 
 Paper: Wu et al., "Simplifying Graph Convolutional Networks", ICML 2019.
 Deviations: the authors fit a logistic regression to the smoothed features by themselves; here the common probe does it.
@@ -15,10 +15,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from bandana.engine.propagate import gcn_weights, propagate
-from bandana.graph import Graph, dense
+from bandana.graph import Graph
 from bandana.method import GraphSpec, MethodFacts
-from bandana.parts.floor import Floor
+from bandana.parts.floor import USUAL_STEPS, Floor, smoothed
 from bandana.registry import register
 
 
@@ -26,7 +25,7 @@ from bandana.registry import register
 class SmoothedFeaturesConfig:
     """How far the smoothing goes."""
 
-    steps: int = 2
+    steps: int = USUAL_STEPS
     """Steps over the graph."""
 
     def __post_init__(self) -> None:
@@ -51,7 +50,4 @@ class SmoothedFeatures(Floor):
         self.config = config
 
     def embed(self, graph: Graph) -> Tensor:
-        plain, z = gcn_weights(graph.structure, graph.weight), dense(graph.x)
-        for _ in range(self.config.steps):
-            z = propagate(graph.structure, plain.values, z, plain.loop)
-        return z
+        return smoothed(graph, self.config.steps)
