@@ -18,6 +18,7 @@ SECONDS_TO_START = 10.0
 SECONDS_BETWEEN_QUESTIONS = 0.1
 SHARE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 PROCESSES_ON_A_CORE = 4
+"""How many times over the shares of all processes cover the card (docs/adr/0014-seeds-in-processes.md)."""
 
 
 def resolve_device(name: str) -> torch.device:

@@ -154,7 +154,7 @@ def _loss_and_gradients(
         grad = torch.ops.aten.threshold_backward.grad_input(grad, hidden, 0, grad_input=hidden)
         passed.addmv_(grad.t(), ones[:n])
         grad = grad.to(rows.dtype)
-        add_product(passed_products, grad.t(), product)
+        _add_product(passed_products, grad.t(), product)
         grad_product = torch.mm(grad, backward_weight, out=product)
         if mask is not None:
             grad_product.mul_(mask)
@@ -186,7 +186,7 @@ def _cpu_multiplies_bfloat16() -> bool:
     return any(has.get(name, False) for name in _BFLOAT16_INSTRUCTIONS)
 
 
-def add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
+def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
     """``total += left @ right``; torch rounds a product of bfloat16 factors once more before it is added."""
     if left.dtype is total.dtype:
         total.addmm_(left, right)

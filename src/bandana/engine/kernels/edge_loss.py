@@ -49,7 +49,7 @@ def loss_and_gradients(
     slope, offset = margin_layer(decoder)
     scale = keep_scale(rate) if rate else 1.0
     hidden_weight = (decoder.hidden_weight * scale if rate else decoder.hidden_weight).contiguous()
-    folded = hidden_weight * slope.unsqueeze(1)
+    folded, hidden_bias = hidden_weight * slope.unsqueeze(1), decoder.hidden_bias.contiguous()
     hidden, width = hidden_weight.shape
     units = max(triton.next_power_of_2(hidden), 16)
     precision = PRECISIONS[torch.get_float32_matmul_precision()]
@@ -75,15 +75,9 @@ def loss_and_gradients(
         for first in range(0, pairs.shape[1], max(size, 1)):
             u, v = pairs[:, first : first + size]
             _to_hidden[(sums.shape[0],)](
-                z,
-                u,
-                v,
-                hidden_weight,
-                seed,
-                passed,
-                grad,
+                *(z, u, v, hidden_weight, seed, passed, grad),
                 weight[first : first + size],
-                decoder.hidden_bias.contiguous(),
+                hidden_bias,
                 slope,
                 offset,
                 sums,
@@ -97,13 +91,7 @@ def loss_and_gradients(
                 num_stages=there.stages,
             )
             _from_hidden[(splits, blocks)](
-                z,
-                u,
-                v,
-                folded,
-                seed,
-                passed,
-                grad,
+                *(z, u, v, folded, seed, passed, grad),
                 grad_z,
                 grad_hidden,
                 first,

@@ -54,7 +54,7 @@ def loss_and_gradients(
     for first in range(0, pairs.shape[1], max(size, 1)):
         u, v = pairs[:, first : first + size]
         product, hidden, through, grad = (rows[: u.numel()] for rows in (products, hidden_rows, passed, grads))
-        _over_pairs(_hadamard, z, u, v, seed, first, kept, product)
+        _to_products(z, u, v, seed, first, kept, product)
         multiply(product, there, hidden, hidden_bias)
         _head(hidden, slope, offset, weight[first : first + size], through, grad, sums)
         _to_weights(through, grad, product, grad_hidden, PRECISIONS[precision])
@@ -144,22 +144,14 @@ def _to_nodes(
         )
 
 
-def _over_pairs(
-    kernel: triton.JITFunction,
-    z: Tensor,
-    u: Tensor,
-    v: Tensor,
-    seed: Tensor | None,
-    first: int,
-    kept: int,
-    *tensors: Tensor,
-) -> None:
-    pairs, width = u.numel(), z.shape[1]
+def _to_products(z: Tensor, u: Tensor, v: Tensor, seed: Tensor | None, first: int, kept: int, product: Tensor) -> None:
+    """Write the products of the embeddings of both nodes of every pair."""
+    pairs, width = product.shape
     columns = min(triton.next_power_of_2(width), 256)
     rows = _TILE // columns
     with torch.cuda.device_of(z):
-        kernel[(triton.cdiv(pairs, rows), triton.cdiv(width, columns))](
-            z, u, v, *tensors, seed, first, kept, pairs, width, DROPOUT=seed is not None, ROWS=rows, COLUMNS=columns
+        _hadamard[(triton.cdiv(pairs, rows), triton.cdiv(width, columns))](
+            z, u, v, product, seed, first, kept, pairs, width, DROPOUT=seed is not None, ROWS=rows, COLUMNS=columns
         )
 
 
