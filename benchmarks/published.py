@@ -6,7 +6,8 @@
 Every (method, data set, task, seed) is a new split, a new initialisation and a new pre-training by the method's recipe.
 Small graphs leave a GPU nearly idle, so several processes share it. Cheap runs come first, and no method gets a second
 seed before all have had their first. Rows are written as runs finish, failed ones with the reason; a second call
-repeats none of them. In the end `compare.py` sets means beside the published ones.
+repeats none of them, and with `--checkpoints` goes on with those that were cut off. In the end `compare.py` sets means
+beside the published ones.
 
 Node classification needs one training for both protocols, since they differ only in the epochs at which a probe is
 scored. Link prediction is trained once, with weights chosen on logits, and scored with and without the float32 sigmoid;
@@ -64,10 +65,18 @@ class Run(NamedTuple):
     seed: int
 
 
-def train(run: Run, root: str | None, changes: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The rows of one run; for nodes, the same embedding is judged under both protocols."""
+def train(
+    run: Run, root: str | None, changes: Mapping[str, Any], checkpoints: Path | None = None
+) -> list[dict[str, Any]]:
+    """The rows of one run; for nodes, the same embedding is judged under both protocols.
+
+    With a folder for `checkpoints`, a run that was cut off before goes on from where it was.
+    """
     experiment = recipe(run.method, run.dataset, run.task, {"protocol": run.protocol, **changes})
     data, device = load(run.dataset, root), resolve_device("auto")
+    config = {"config": digest_of(to_table(experiment)), "precision": experiment.training.precision}
+    name = "-".join([*map(str, run), *config.values()])
+    checkpoint = None if checkpoints is None else checkpoints / f"{name}.safetensors"
 
     def after_epoch(state: TrainingState) -> None:
         if state.epoch == 1:  # the floors, which came before, are none of the method's memory
@@ -75,17 +84,19 @@ def train(run: Run, root: str | None, changes: Mapping[str, Any]) -> list[dict[s
 
     _reset_peak(device)
     started = time.perf_counter()
-    result = run_seed(experiment, data, run.seed, device, floors=run.method == WITH_FLOORS, on_epoch=after_epoch)
+    floors = run.method == WITH_FLOORS
+    result = run_seed(experiment, data, run.seed, device, floors=floors, checkpoint=checkpoint, on_epoch=after_epoch)
     cost = {
         "seconds": time.perf_counter() - started,
         "peak_gpu_mb": torch.cuda.max_memory_allocated(device) / 1e6 if device.type == "cuda" else "",
     }
-    config = {"config": digest_of(to_table(experiment)), "precision": experiment.training.precision}
     rows = [{**run._asdict(), **_facts(result), **cost, **config, **result.record.metrics}]
     if run.method == WITH_FLOORS:
         rows += [{**run._asdict(), "method": name, **scores} for name, scores in result.record.floors.items()]
     if run.task == "node":
         rows.append({**rows[0], **as_published(result.record.metrics), "protocol": "paper"})
+    if checkpoint is not None:
+        checkpoint.unlink(missing_ok=True)
     return rows
 
 
@@ -165,7 +176,7 @@ def table_of(rows: Iterable[Mapping[str, Any]], *, header: bool = True) -> str:
 def train_all(runs: Sequence[Run], file: TextIO, options: argparse.Namespace) -> None:
     """Carry out the runs and write their rows as they come."""
     changes = dict(map(parse_assignment, options.changes))
-    pieces = [(run, options.data_root, changes) for run in runs]
+    pieces = [(run, options.data_root, changes, options.checkpoints) for run in runs]
     with shared_gpu(resolve_device("auto"), options.jobs):
         outcomes = carry_out(train_apart, pieces, jobs=options.jobs, budget=options.budget_seconds)
         for count, outcome in enumerate(outcomes, 1):
@@ -195,10 +206,13 @@ def main() -> None:
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--budget-seconds", type=float, default=float("inf"), help="begin no run after this time")
+    parser.add_argument("--checkpoints", type=Path, help="folder from which runs that were cut off go on")
     parser.add_argument("--retry-failed", action="store_true", help="repeat runs that failed before")
     parser.add_argument("--set", nargs="*", default=(), dest="changes", help="option=value on top of the recipes")
     options = parser.parse_args()
-    options.out.mkdir(parents=True, exist_ok=True)
+    for folder in (options.out, options.checkpoints):
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
     path = options.out / f"{options.name}-seeds.csv"
     seeds = range(options.first_seed, options.first_seed + options.seeds)
     wanted = runs_of(options.methods or all_methods(), options.datasets, options.tasks, options.protocols, seeds)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from bandana.paper.published import Figure, published_figures
 from bandana.registry import all_methods
+from bandana.training import checkpoint as checkpoints
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
@@ -198,6 +199,24 @@ def test_a_run_gives_its_rows(task: str) -> None:
     assert len({line.count(",") for line in text.splitlines()}) == 1
     read = list(csv.DictReader(text.splitlines()))
     assert all(float(line[name]) >= 0 for line in read[:1] for name in figures.METRICS[task])
+
+
+def test_a_run_that_was_cut_off_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, changes = published.Run("gae", "karate", "link", "clean", 0), {"training.epochs": 20}
+    whole = published.train(run, None, changes)
+
+    def cut_off(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(published, "_facts", cut_off)
+        with pytest.raises(KeyboardInterrupt):
+            published.train(run, None, changes, tmp_path)
+    (kept,) = tmp_path.iterdir()
+    assert checkpoints.load(kept)[1]["epoch"] == 20
+    went_on = published.train(run, None, changes, tmp_path)
+    assert [line["auc"] for line in went_on] == [line["auc"] for line in whole]
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.fixture
