@@ -208,7 +208,9 @@ def main() -> None:
     parser.add_argument("--budget-seconds", type=float, default=float("inf"), help="begin no run after this time")
     parser.add_argument("--checkpoints", type=Path, help="folder from which runs that were cut off go on")
     parser.add_argument("--retry-failed", action="store_true", help="repeat runs that failed before")
-    parser.add_argument("--set", nargs="*", default=(), dest="changes", help="option=value on top of the recipes")
+    parser.add_argument(
+        "--set", nargs="*", action="extend", default=[], dest="changes", help="option=value on top of the recipes"
+    )
     options = parser.parse_args()
     for folder in (options.out, options.checkpoints):
         if folder is not None:

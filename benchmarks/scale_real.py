@@ -232,7 +232,9 @@ def main() -> None:
     parser.add_argument("--assign-only", action="store_true", help="write the parts of all nodes, and train nothing")
     parser.add_argument("--parts-per-group", type=int, default=4)
     parser.add_argument("--groups-per-step", type=int, default=1)
-    parser.add_argument("--set", nargs="*", default=(), dest="changes", help="option=value on top, for both sides")
+    parser.add_argument(
+        "--set", nargs="*", action="extend", default=[], dest="changes", help="option=value on top, for both sides"
+    )
     parser.add_argument("--budget-seconds", type=float, default=math.inf, help="begin no piece after this time")
     options = parser.parse_args()
     way = way_of(options)

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ import pytest
 import torch
 
 from bandana import devices, seeds
-from bandana.devices import shared_gpu
+from bandana.devices import resolve_device, shared_gpu
 from bandana.errors import UserError
 from bandana.seeds import SideBySide, side_by_side, telling
 from bandana.training.trainer import TrainingState
@@ -169,7 +170,8 @@ with shared_gpu(torch.device("cuda"), 2):
 @pytest.fixture
 def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A stand-in for NVIDIA's program that writes down what it was asked, and is not ready at once."""
-    monkeypatch.delenv("CUDA_MPS_PIPE_DIRECTORY", raising=False)
+    for name in ("CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY", devices.SHARE):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
@@ -188,7 +190,18 @@ def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 needs_a_shell = pytest.mark.skipif(sys.platform == "win32", reason="NVIDIA's service is for Linux")
 
 
+def complaints(processes: int) -> list[str]:
+    """What a user is warned of who shares a GPU among so many processes."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with shared_gpu(torch.device("cuda"), processes):
+            pass
+    assert all(Path(warning.filename) == Path(__file__) for warning in caught), "the place is the caller's"
+    return [str(warning.message) for warning in caught]
+
+
 @needs_a_shell
+@pytest.mark.filterwarnings("ignore:--jobs 2")  # said where it does not serve, see below
 @pytest.mark.parametrize("status", ["ACTIVE", "FAULT"])
 def test_a_gpu_is_shared_by_a_service_that_ends_with_the_work(service: Any, status: str) -> None:
     folder = service(status)
@@ -196,6 +209,7 @@ def test_a_gpu_is_shared_by_a_service_that_ends_with_the_work(service: Any, stat
         place = os.environ.get("CUDA_MPS_PIPE_DIRECTORY")
         assert (place is not None) == (status == "ACTIVE"), "a service that does not work is not used"
     assert "CUDA_MPS_PIPE_DIRECTORY" not in os.environ
+    assert "CUDA_MPS_LOG_DIRECTORY" not in os.environ
     round_of_questions = [f"start_server -uid {os.getuid()}", "get_server_list", "get_server_status 4711"]
     assert (folder / "asked").read_text().splitlines() == [*round_of_questions, *round_of_questions, "quit"]
     assert (folder / "ended").exists()
@@ -210,12 +224,43 @@ def test_many_processes_get_a_share_of_the_card_each(
     service: Any, monkeypatch: pytest.MonkeyPatch, processes: int, given: str | None, share: str | None
 ) -> None:
     service("ACTIVE")
-    monkeypatch.delenv(devices.SHARE, raising=False)
     if given is not None:
         monkeypatch.setenv(devices.SHARE, given)
     with shared_gpu(torch.device("cuda"), processes):
         assert os.environ.get(devices.SHARE) == share
     assert os.environ.get(devices.SHARE) == given
+
+
+@needs_a_shell
+def test_settings_of_the_user_are_back_afterwards(service: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    service("ACTIVE")
+    monkeypatch.setenv("CUDA_MPS_LOG_DIRECTORY", "mine")
+    with shared_gpu(torch.device("cuda"), 2):
+        assert os.environ["CUDA_MPS_LOG_DIRECTORY"] == os.environ["CUDA_MPS_PIPE_DIRECTORY"]
+    assert os.environ["CUDA_MPS_LOG_DIRECTORY"] == "mine"
+
+
+@needs_a_shell
+def test_processes_that_take_turns_on_the_card_are_warned_of_once(
+    service: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    service("FAULT")
+    (broken,) = complaints(3)
+    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
+    (missing,) = complaints(3)
+    assert broken.startswith("--jobs 3: nvidia-cuda-mps-control does not serve here, so processes take turns")
+    assert missing.startswith("--jobs 3: nvidia-cuda-mps-control is not installed, so processes take turns")
+    assert broken.endswith("or use --jobs 1.")
+    assert missing.endswith("or use --jobs 1.")
+    assert complaints(1) == [], "one process has the card to itself"
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", "theirs")
+    assert complaints(3) == [], "a service that is there needs no program"
+
+
+@needs_a_shell
+def test_a_service_that_serves_is_not_warned_of(service: Any) -> None:
+    service("ACTIVE")
+    assert complaints(2) == []
 
 
 @needs_a_shell
@@ -239,10 +284,24 @@ def test_no_service_is_started_where_nothing_is_shared(service: Any, device: str
     assert not (folder / "asked").exists()
 
 
-def test_a_service_of_somebody_else_is_left_alone(service: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("given", "share"), [(None, "25"), ("70", "70")])
+def test_a_service_of_somebody_else_is_left_alone_and_shared_alike(
+    service: Any, monkeypatch: pytest.MonkeyPatch, given: str | None, share: str
+) -> None:
     folder = service("ACTIVE")
     monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", "theirs")
-    with shared_gpu(torch.device("cuda"), 2):
+    if given is not None:
+        monkeypatch.setenv(devices.SHARE, given)
+    with shared_gpu(torch.device("cuda"), 16):
         assert os.environ["CUDA_MPS_PIPE_DIRECTORY"] == "theirs"
+        assert os.environ[devices.SHARE] == share
     assert os.environ["CUDA_MPS_PIPE_DIRECTORY"] == "theirs"
+    assert os.environ.get(devices.SHARE) == given
     assert not (folder / "asked").exists()
+
+
+def test_who_names_a_card_hears_how_to_choose_it() -> None:
+    with pytest.raises(UserError, match=r"'cuda:1' is not a choice.* CUDA_VISIBLE_DEVICES=1 bandana … --device cuda"):
+        resolve_device("cuda:1")
+    with pytest.raises(UserError, match=r"'tpu' is not a choice\. Choose from: auto, cpu, cuda\.$"):
+        resolve_device("tpu")

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import time
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from subprocess import DEVNULL, PIPE
@@ -25,10 +26,13 @@ def resolve_device(name: str) -> torch.device:
     """``auto`` takes the GPU when there is one.
 
     Raises:
-        UserError: CUDA was asked for and is not there.
+        UserError: There is no such choice, or CUDA was asked for and is not there.
     """
     if name not in ("auto", "cpu", "cuda"):
-        raise UserError(f"--device: {name!r} is not a choice. Choose from: auto, cpu, cuda.")
+        kind, _, card = name.partition(":")
+        hint = f" CUDA_VISIBLE_DEVICES chooses the card: CUDA_VISIBLE_DEVICES={card or 0} bandana … --device cuda."
+        rule = f"--device: {name!r} is not a choice. Choose from: auto, cpu, cuda."
+        raise UserError(rule + (hint if kind == "cuda" else ""))
     available = torch.cuda.is_available()
     if name == "cuda" and not available:
         raise UserError("--device cuda: torch sees no CUDA device here. Use --device cpu, or auto.")
@@ -50,14 +54,38 @@ def torch_threads(number: int) -> Iterator[None]:
 def shared_gpu(device: torch.device, processes: int) -> Iterator[None]:
     """Let processes begun in here compute on the GPU at the same time, where NVIDIA's service for that can be started.
 
-    Without it a GPU serves processes in turns. A service that was started by somebody else is left alone. Each process
-    may use a share of the card's cores (unless `SHARE` is set already): a kernel that has them all to itself keeps the
-    short kernels of the others waiting.
+    Without it a GPU serves processes in turns, and a warning says so. A service of somebody else that
+    ``CUDA_MPS_PIPE_DIRECTORY`` names is used and left alone. Each process may use a share of the card's cores (unless
+    `SHARE` is set already): a kernel that has them all to itself keeps the short kernels of the others waiting.
     """
-    program = shutil.which(SHARING_SERVICE)
-    if device.type != "cuda" or processes == 1 or program is None or "CUDA_MPS_PIPE_DIRECTORY" in os.environ:
+    if device.type != "cuda" or processes == 1:
         yield
-        return
+    elif "CUDA_MPS_PIPE_DIRECTORY" in os.environ:
+        with _environment(_share(processes)):
+            yield
+    elif (program := shutil.which(SHARING_SERVICE)) is None:
+        _warn_of_turns(processes, "is not installed")
+        yield
+    else:
+        with _private_service(program) as place:
+            serves = _serves(program, place)
+            if not serves:
+                _warn_of_turns(processes, "does not serve here")
+            with _environment({**place, **_share(processes)} if serves else {}):
+                yield
+
+
+def _warn_of_turns(processes: int, problem: str) -> None:
+    warnings.warn(
+        f"--jobs {processes}: {SHARING_SERVICE} {problem}, so processes take turns on the card, which gains little. "
+        "Install or start that service (CUDA_MPS_PIPE_DIRECTORY names the folder of one that runs), or use --jobs 1.",
+        stacklevel=4,  # past `shared_gpu` and its context manager: whoever wanted to share
+    )
+
+
+@contextmanager
+def _private_service(program: str) -> Iterator[dict[str, str]]:
+    """Starts the service in a folder of its own and gives the settings that lead there; ends both afterwards."""
     folder = mkdtemp(prefix="bandana-gpu-")
     place = {"CUDA_MPS_PIPE_DIRECTORY": folder, "CUDA_MPS_LOG_DIRECTORY": folder}
     service = subprocess.Popen(  # noqa: S603 (a script of ours and NVIDIA's program, nothing of a user's in it)
@@ -69,8 +97,7 @@ def shared_gpu(device: torch.device, processes: int) -> Iterator[None]:
         start_new_session=True,  # Ctrl-C is not meant for it
     )
     try:
-        with _environment({**place, **_share(processes)} if _serves(program, place) else {}):
-            yield
+        yield place
     finally:
         assert service.stdin is not None
         service.stdin.close()
@@ -127,10 +154,12 @@ def _for_service(place: Mapping[str, str]) -> dict[str, str]:
 
 @contextmanager
 def _environment(settings: Mapping[str, str]) -> Iterator[None]:
-    """Environment variables for a while, for processes begun meanwhile."""
+    """Environment variables for a while, for processes begun meanwhile; afterwards they are as before."""
+    before = {name: os.environ[name] for name in settings if name in os.environ}
     os.environ.update(settings)
     try:
         yield
     finally:
         for name in settings:
-            del os.environ[name]
+            os.environ.pop(name, None)
+        os.environ.update(before)

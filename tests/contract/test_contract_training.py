@@ -1,6 +1,7 @@
 """What every method does over many steps: it repeats, it can be stored, and it learns."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from copy import deepcopy
 from functools import cache
 from pathlib import Path
@@ -16,6 +17,7 @@ from bandana.evaluation.metrics import auc
 from bandana.graph import Graph
 from bandana.method import Method
 from bandana.parts.floor import Floor
+from bandana.training import trainer
 from bandana.training.trainer import TrainingConfig, TrainingState, pretrain
 
 GraphFactory = Callable[..., Graph]
@@ -71,13 +73,25 @@ def test_another_seed_another_curve(
     assert first != second or not drawn()
 
 
+def _interrupt_after_two(state: TrainingState) -> None:
+    if state.epoch == 2:
+        raise KeyboardInterrupt
+
+
 def test_an_interrupted_run_continues_bit_for_bit(
-    cls: type[Method], build: Build, embed: Callable[..., Tensor], graph: Graph, tmp_path: Path
+    cls: type[Method],
+    build: Build,
+    embed: Callable[..., Tensor],
+    graph: Graph,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(trainer, "TIME_PER_SAVING", 0.0)
     whole, first, second = (build(cls, graph) for _ in range(3))
     pretrain(whole, graph, schedule(5), seed=1)
     file = tmp_path / "checkpoint.safetensors"
-    pretrain(first, graph, schedule(2), seed=1, checkpoint=file)
+    with suppress(KeyboardInterrupt):  # which a method that learns nothing never hears
+        pretrain(first, graph, schedule(5), seed=1, checkpoint=file, on_epoch=_interrupt_after_two)
     pretrain(second, graph, schedule(5), seed=1, checkpoint=file)
     assert embed(second, graph).equal(embed(whole, graph))
 

@@ -61,3 +61,15 @@ def test_the_auc_alone_is_that_of_the_probe(scale: float) -> None:
     probe = dot_product_probe(z, pairs)
     assert float(dot_product_auc(z, pairs)) == probe["auc"]
     assert float(dot_product_auc(z, pairs, as_published=True)) == probe["auc_sigmoid32"]
+
+
+def test_a_common_rotation_of_all_embeddings_changes_no_score() -> None:
+    generator = torch.Generator().manual_seed(6)
+    z = torch.randn(40, 6, generator=generator, dtype=torch.float64)
+    rotation = torch.linalg.qr(torch.randn(6, 6, generator=generator, dtype=torch.float64)).Q
+    turned = z @ rotation
+    assert not torch.allclose(turned, z)
+    pairs = Pairs(random_pairs(50, 40, seed=4), random_pairs(60, 40, seed=5))
+    torch.testing.assert_close(pair_scores(turned, pairs.positive), pair_scores(z, pairs.positive))
+    assert dot_product_probe(turned, pairs) == pytest.approx(dot_product_probe(z, pairs))
+    assert float(dot_product_auc(turned, pairs)) == float(dot_product_auc(z, pairs))

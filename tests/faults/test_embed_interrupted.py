@@ -20,9 +20,15 @@ from bandana import estimator, model_folder
 from bandana.__main__ import main
 from bandana.own import embed, outputs, unfinished
 from bandana.terminal import own as terminal
+from bandana.training import trainer
 
 EDGES = "".join(f"n{a},n{(a + step) % 30}\n" for a in range(30) for step in (1, 2))
 QUICK = ("--epochs", "3", "--dimensions", "8", "--device", "cpu")
+
+
+@pytest.fixture(autouse=True)
+def _saved_at_every_evaluation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trainer, "TIME_PER_SAVING", 0.0)
 
 
 def press() -> None:

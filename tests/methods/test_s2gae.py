@@ -64,7 +64,9 @@ def naive_loss(method: S2GAE, graph: Graph) -> Tensor:
         candidates = torch.randint(graph.num_nodes, (2, len(entries)), generator=generator)
     else:
         visible = graph.edge_keys[mask.visible > 0]
-        candidates = sample_negatives(visible, graph.num_nodes, len(entries), generator)
+        candidates = sample_negatives(visible, graph.num_nodes, len(entries), generator).flip(0)
+        seen = graph.edge_index[:, mask.visible > 0].T.tolist()
+        assert not any(pair in seen for pair in candidates.T.tolist())
     matching = torch.randperm(len(entries), generator=generator).tolist()
     asked = [mask.hidden[entry] > 0 for entry in entries]
     positives = [graph.edge_index[:, entry].tolist() for entry, yes in zip(entries, asked, strict=True) if yes]

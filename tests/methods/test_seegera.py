@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, normalize
 
+from bandana.engine.dropout import dropout
 from bandana.graph import Graph, SparseFeatures, dense
 from bandana.method import Batch, Clock, GraphSpec
 from bandana.methods.seegera import SeeGera, SeeGeraConfig
@@ -56,20 +57,24 @@ def balance(total: Tensor, size: int) -> tuple[Tensor, Tensor]:
 
 
 def naive_loss(method: SeeGera, graph: Graph) -> Tensor:
+    """Random numbers come in the order of the method; with dropout that holds for dense features."""
     config, draw, nodes = method.config, CLOCK.generator(graph.device), graph.num_nodes
     adjacency, x = naive_mask(graph, config, draw)
     scale = (adjacency + torch.eye(nodes)).sum(1).rsqrt().diag()
     messages = scale @ (adjacency + torch.eye(nodes)) @ scale
 
+    def drop(h: Tensor) -> Tensor:
+        return dropout(h, config.dropout, draw)
+
     def graph_net(h: Tensor, weights: list[Tensor]) -> Tensor:
         for depth, weight in enumerate(weights):
-            h = messages @ (h @ weight)
+            h = torch.tensordot(messages, (drop(h) if depth else h) @ weight, dims=1)
             h = h if depth == len(weights) - 1 and depth > 0 else h.relu()
         return h
 
     def perceptron(h: Tensor, net: Any) -> Tensor:
         for depth, (weight, bias) in enumerate(zip(net.weights, net.biases, strict=True)):
-            h = h @ weight + bias
+            h = (drop(h) if depth else h) @ weight + bias
             h = h.tanh() if depth < len(net.weights) - 1 else h
         return h
 
@@ -78,11 +83,13 @@ def naive_loss(method: SeeGera, graph: Graph) -> Tensor:
 
     samples, features = config.num_samples, x.shape[1]
     noise = bernoulli_noise(nodes, samples + config.num_others, config.noise_width, draw)
-    means = [encode(torch.cat([e, x], dim=1), method.node_mean) for e in noise.unbind(1)]
-    log_variance = encode(x, method.node_log_variance)
+    first = torch.cat([drop(noise), torch.stack([drop(x) for _ in noise.unbind(1)], dim=1)], dim=2)
+    means = encode(first, method.node_mean).unbind(1)
+    log_variance = encode(drop(x), method.node_log_variance)
     columns = normalize(x.T, p=1, dim=1)
-    feature_means = [perceptron(columns @ mean, method.attribute_mean) for mean in means]
-    feature_log_variance = perceptron(columns @ log_variance, method.attribute_log_variance)
+    feature_means = perceptron(drop(torch.stack([columns @ mean for mean in means], dim=1)), method.attribute_mean)
+    feature_means = feature_means.unbind(1)
+    feature_log_variance = perceptron(drop(columns @ log_variance), method.attribute_log_variance)
     eps = torch.randn(nodes, samples, config.width, generator=draw)
     feature_eps = torch.randn(features, samples, config.width, generator=draw)
 
@@ -94,9 +101,10 @@ def naive_loss(method: SeeGera, graph: Graph) -> Tensor:
     for k in range(samples):
         z = means[k] + eps[:, k] * (log_variance / 2).exp()
         a = feature_means[k] + feature_eps[:, k] * (feature_log_variance / 2).exp()
-        links = norm * binary_cross_entropy_with_logits(z @ z.T, labels, pos_weight=pos_weight)
-        both = torch.cat([z, normalize(x, p=1, dim=1) @ a], dim=1)
-        output = graph_net(both, [*method.decoder.weights, method.decoder_out])
+        decoded, decoded_a = drop(z), drop(a)
+        links = norm * binary_cross_entropy_with_logits(decoded @ decoded.T, labels, pos_weight=pos_weight)
+        both = torch.cat([decoded, normalize(x, p=1, dim=1) @ decoded_a], dim=1)
+        output = graph_net(drop(both), [*method.decoder.weights, method.decoder_out])
         if config.attribute_loss == "bce":
             entries = feature_norm * binary_cross_entropy_with_logits(output, x, pos_weight=feature_pos_weight)
         else:
@@ -126,7 +134,18 @@ def naive_loss(method: SeeGera, graph: Graph) -> Tensor:
 )
 def test_loss_and_gradients_are_the_importance_weighted_bound(changes: dict[str, Any], sparse: bool) -> None:
     graph = example(sparse=sparse)
-    method = build(graph, replace(SMALL, **changes))
+    assert_as_defined(build(graph, replace(SMALL, **changes)), graph)
+
+
+@pytest.mark.usefixtures("float64")
+@pytest.mark.parametrize("changes", [{}, {"encoder": "mlp", "attribute_loss": "bce"}])
+def test_draws_are_dropped_before_they_are_decoded_and_not_where_they_are_weighed(changes: dict[str, Any]) -> None:
+    """Both draws, as the input of every layer: links and features are explained by what is left of them."""
+    graph = example()
+    assert_as_defined(build(graph, replace(SMALL, dropout=0.4, **changes)), graph)
+
+
+def assert_as_defined(method: SeeGera, graph: Graph) -> None:
     loss, expected = method.loss(Batch(graph, graph.links), CLOCK), naive_loss(method, graph)
     torch.testing.assert_close(loss, expected)
     parameters = list(method.parameters())

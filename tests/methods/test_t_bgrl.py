@@ -111,7 +111,7 @@ def test_running_statistics_are_nearly_those_of_the_last_view(random_graph: Grap
     ("changes", "message"),
     [
         ({"width": 0}, "width: must be at least 1"),
-        ({"momentum_epochs": 0}, "momentum_epochs: must be at least 1"),
+        ({"momentum_epochs": -1}, "momentum_epochs: must not be negative"),
         ({"repulsion": 1.1}, "repulsion: must lie in"),
         ({"momentum": -0.1}, "momentum: must lie in"),
     ],

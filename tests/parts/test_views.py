@@ -184,6 +184,21 @@ def test_edges_into_hubs_are_spared(centrality: views.Centrality) -> None:
     assert float(odds.columns[1:].min()) > 0
 
 
+@pytest.mark.usefixtures("float64")
+def test_page_rank_takes_200_rounds_for_edges_and_10_for_features() -> None:
+    """On a path it still moves after both, and with one feature per node a column is as important as its node."""
+    steps = torch.arange(39)
+    graph = Graph.from_edges(torch.stack([steps, steps + 1]), num_nodes=40, x=torch.eye(40))
+    adjacency = torch.zeros(40, 40)
+    adjacency[graph.structure.row, graph.structure.col] = 1
+    ranks = [torch.ones(40)]
+    for _ in range(200):
+        ranks.append(0.15 * ranks[-1] + 0.85 * adjacency @ (ranks[-1] / adjacency.sum(1)))
+    odds = views.adaptive_odds(graph, "pagerank", "occurrence")
+    torch.testing.assert_close(odds.edges, views.drop_odds(ranks[200][graph.structure.row]))
+    torch.testing.assert_close(odds.columns, views.drop_odds(ranks[10]))
+
+
 @pytest.mark.parametrize("num_features", [6, 0])
 def test_scrambling_moves_rows_as_they_are(random_graph: GraphFactory, num_features: int) -> None:
     x = random_graph(num_features=num_features).x

@@ -18,6 +18,7 @@ from bandana.method import GraphSpec, Method
 from bandana.methods.bandana import Bandana, BandanaConfig
 from bandana.parts.encoders import EncoderConfig
 from bandana.training import checkpoint as checkpoints
+from bandana.training import trainer
 from bandana.training.early_stopping import Progress
 from bandana.training.trainer import (
     TrainingConfig,
@@ -89,8 +90,9 @@ def test_the_same_seed_gives_the_same_weights_to_the_last_bit() -> None:
     ],
 )
 def test_an_interrupted_run_ends_with_the_bits_of_an_uninterrupted_one(
-    tmp_path, stop_after: int, changes: dict[str, Any]
+    tmp_path, monkeypatch: pytest.MonkeyPatch, stop_after: int, changes: dict[str, Any]
 ) -> None:
+    monkeypatch.setattr(trainer, "TIME_PER_SAVING", 0.0)
     graph, path = toy_graph(), tmp_path / "checkpoint.safetensors"
     schedule = replace(SCHEDULE, **changes)
 
@@ -117,6 +119,25 @@ def test_an_interrupted_run_ends_with_the_bits_of_an_uninterrupted_one(
     timeless = [[{**row, "seconds": 0} for row in each.history] for each in (expected, state)]
     assert timeless[0] == timeless[1]
     assert state.progress == expected.progress
+
+
+@pytest.mark.parametrize(
+    ("patience", "pause", "saved"), [(0, 0.0, [2, 4, 6, 8, 10, 12]), (0, 1e9, [2, 12]), (2, 1e9, [2, 6])]
+)
+def test_checkpoints_are_as_frequent_as_is_cheap_and_the_end_is_always_saved(
+    tmp_path, monkeypatch: pytest.MonkeyPatch, patience: int, pause: float, saved: list[int]
+) -> None:
+    graph, epochs = toy_graph(), []
+
+    def save_state(path, method, optimizers, state, best) -> None:
+        epochs.append(state.epoch)
+
+    monkeypatch.setattr(trainer, "TIME_PER_SAVING", pause)
+    monkeypatch.setattr(trainer, "save_state", save_state)
+    schedule = replace(SCHEDULE, patience_evaluations=patience)
+    falling = iter(range(0, -12, -1))
+    pretrain(fresh(graph), graph, schedule, seed=0, monitor=lambda: next(falling), checkpoint=tmp_path / "none")
+    assert epochs == saved
 
 
 def test_the_best_weights_are_kept_and_the_latest_of_equals() -> None:

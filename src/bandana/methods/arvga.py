@@ -6,7 +6,7 @@ of each Gaussian from it, and a discriminator that has seen the draws of all nod
 Equations, by their place in the paper, and where they are:
     variational graph encoder, mean and log-deviation                     parts.autoencoder.HeadedGCN
     a draw from each posterior                                            parts.variational.sample_gaussian
-    reconstruction of the links plus divergence from the prior            `ARVGA._bound`
+    reconstruction of the links plus divergence from the prior            parts.variational.variational_bound
     discriminator's cross entropy, prior draws against posterior draws    parts.adversarial.Discriminator.loss
     encoder's cross entropy against the discriminator                     parts.adversarial.Discriminator.suspicion
     the order of the steps (algorithm 1)                                  `ARVGA.turns`
@@ -29,7 +29,7 @@ from bandana.graph import Graph
 from bandana.method import Batch, Clock, GraphSpec, Method, MethodFacts
 from bandana.parts.adversarial import AdversaryConfig, Discriminator, game_groups
 from bandana.parts.autoencoder import HeadedGCN, LayersConfig, Reconstruction, ReconstructionConfig
-from bandana.parts.variational import gaussian_kl, sample_gaussian
+from bandana.parts.variational import sample_gaussian, variational_bound
 from bandana.registry import register
 
 
@@ -90,10 +90,7 @@ class ARVGA(Method):
         return self.reconstruction.logits(self.embed(graph), pairs)
 
     def _bound(self, batch: Batch, generator: torch.Generator) -> Tensor:
-        mean, log_std = self.encoder(batch.graph, generator)
-        z = sample_gaussian(mean, log_std, generator)
-        divergence = gaussian_kl(mean, log_std) / batch.graph.num_nodes
-        return self.reconstruction.loss(z, batch, generator) + divergence
+        return variational_bound(self.encoder, self.reconstruction, batch, generator)
 
     def _draw(self, graph: Graph, generator: torch.Generator) -> Tensor:
         mean, log_std = self.encoder(graph, generator)

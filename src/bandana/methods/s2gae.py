@@ -142,7 +142,8 @@ class S2GAE(Method):
         hidden = self._num_hidden(graph)
         # Visible entries, in order: their number is known, so that nobody has to wait for a count.
         visible = mask.visible.argsort(descending=True, stable=True)[: graph.num_edges - hidden]
-        return sample_negatives(graph.edge_keys[visible], graph.num_nodes, count, generator)
+        # Keys name the receiver first, pairs the sender.
+        return sample_negatives(graph.edge_keys[visible], graph.num_nodes, count, generator).flip(0)
 
     def _readout_weights(self, graph: Graph) -> EdgeWeights:
         return gcn_weights(graph.structure, graph.weight) if self.config.readout_loops else _without_loops(graph)

@@ -9,6 +9,7 @@ Equations (of the authors' code, "correlated" variant) and where they are:
     exactly a share of links and of non-zero entries hidden               parts.views.masked_view
     node means from noise and features, log variances from features       parts.semi_implicit.node_posterior
     feature means and log variances from those of their nodes             parts.semi_implicit.group_posterior
+    dropout of both draws, before anything is decoded                     `SeeGera._misfit`
     links against inner products                                          engine.adjacency_loss
     features against a GCN on both                                        parts.feature_rebuilding
     importance-weighted bound, mixture density, warm-up                   `SeeGera.loss`, parts.semi_implicit

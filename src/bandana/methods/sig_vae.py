@@ -7,7 +7,7 @@ is estimated from a handful of further means, and several draws are weighted by 
 
 Equations (of the authors' code, which differs from the paper's text) and where they are:
     means μ = GCN([e ‖ x]) with Bernoulli noise e                         parts.semi_implicit.noisy_means
-    log variance from a second GCN on x alone, z = μ + ε · exp(½ log σ²)  `SIGVAE._posterior`, parts.semi_implicit
+    log variance from a second GCN on x alone, z = μ + ε · exp(½ log σ²)  parts.semi_implicit.node_posterior, Posterior
     weighted cross entropy of all pairs against z zᵀ                      engine.adjacency_loss
     log density of the mixture at z                                       parts.semi_implicit.log_mixture
     importance-weighted bound with a warm-up of the regulariser           `SIGVAE.loss`, parts.semi_implicit
@@ -37,6 +37,7 @@ from bandana.parts.semi_implicit import (
     log_mixture,
     log_prior,
     mean_noise,
+    node_posterior,
     noisy_means,
     warm_up,
 )
@@ -112,6 +113,5 @@ class SIGVAE(Method):
         edges = gcn_weights(graph.structure, graph.weight)
         copies = config.num_samples + config.num_others
         noise = bernoulli_noise(graph.num_nodes, copies, config.noise_width, generator)
-        means = noisy_means(self.mean, graph.x, noise, graph.structure, edges)
-        log_variance = self.log_variance(graph.x, graph.structure, [edges, edges])[-1]
-        return Posterior.of(means, config.num_samples, log_variance)
+        networks = self.mean, self.log_variance
+        return node_posterior(*networks, graph.x, noise, config.num_samples, graph.structure, edges, generator)

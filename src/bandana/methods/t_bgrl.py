@@ -66,13 +66,14 @@ class TBGRLConfig:
     """Weight of the distance from the corrupted graph; agreement has the rest."""
     momentum: float = 0.94
     """How much of itself the target keeps in the first step; at 1 it never moves."""
-    momentum_epochs: int = 200
-    """Epochs in which the momentum rises to 1."""
+    momentum_epochs: int = 0
+    """Epochs in which the momentum rises to 1; 0 for those of the run."""
 
     def __post_init__(self) -> None:
-        for name in ("width", "momentum_epochs"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}: must be at least 1, got {getattr(self, name)}")
+        if self.width < 1:
+            raise ValueError(f"width: must be at least 1, got {self.width}")
+        if self.momentum_epochs < 0:
+            raise ValueError(f"momentum_epochs: must not be negative, got {self.momentum_epochs}")
         for name in ("repulsion", "momentum"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name}: must lie in [0, 1], got {getattr(self, name)}")
@@ -119,7 +120,7 @@ class TBGRL(Method):
         return self.config.repulsion * repulsion - (1 - self.config.repulsion) * attraction
 
     def after_step(self, clock: Clock) -> None:
-        progress = (clock.epoch - 1) / self.config.momentum_epochs
+        progress = (clock.epoch - 1) / (self.config.momentum_epochs or clock.num_epochs)
         follow(self.target, self.encoder, momentum_at(progress, self.config.momentum))
 
     def embed(self, graph: Graph) -> Tensor:

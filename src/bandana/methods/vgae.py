@@ -8,7 +8,7 @@ Equations (numbers of the paper) and where they are:
     posterior N(μ, diag σ²) with μ and log σ from two GCN heads (1)       parts.autoencoder.HeadedGCN
     a draw from it                                                        parts.variational.sample_gaussian
     links with the probabilities σ(Z Zᵀ) (2)                              parts.autoencoder.Reconstruction
-    reconstruction plus divergence from the prior (3)                     `VGAE.loss`, parts.variational.gaussian_kl
+    reconstruction plus divergence from the prior (3)                     parts.variational.variational_bound
 
 Paper: Kipf and Welling, "Variational Graph Auto-Encoders", NIPS workshop on Bayesian deep learning, 2016.
 Deviations: as in the authors' code, the divergence is averaged over the nodes and then divided by their number once
@@ -24,7 +24,7 @@ from torch import Tensor
 from bandana.graph import Graph
 from bandana.method import Batch, Clock, GraphSpec, Method, MethodFacts
 from bandana.parts.autoencoder import HeadedGCN, LayersConfig, Reconstruction, ReconstructionConfig
-from bandana.parts.variational import gaussian_kl, sample_gaussian
+from bandana.parts.variational import variational_bound
 from bandana.registry import register
 
 
@@ -55,11 +55,7 @@ class VGAE(Method):
         self.reconstruction = Reconstruction(config.reconstruction, config.encoder.widths[-1])
 
     def loss(self, batch: Batch, clock: Clock) -> Tensor:
-        generator = clock.generator(batch.graph.device)
-        mean, log_std = self.encoder(batch.graph, generator)
-        z = sample_gaussian(mean, log_std, generator)
-        divergence = gaussian_kl(mean, log_std) / batch.graph.num_nodes
-        return self.reconstruction.loss(z, batch, generator) + divergence
+        return variational_bound(self.encoder, self.reconstruction, batch, clock.generator(batch.graph.device))
 
     def embed(self, graph: Graph) -> Tensor:
         """The means; draws are for training."""

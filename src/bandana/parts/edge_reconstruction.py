@@ -40,7 +40,7 @@ def tell_apart(
         graph: Where the entries are.
         entries: ``[entries]`` candidates of this step.
         hidden: ``[edges]`` one for each entry that is to be predicted.
-        negatives: ``[2, entries]`` pairs to hold against them, in any order.
+        negatives: ``[2, entries]`` pairs (sender, receiver) to hold against them, in any order.
         generator: Source of randomness, on the graph's device.
 
     Returns:
@@ -126,7 +126,7 @@ class EdgeReconstruction(Method):
         mask = self.hide(graph, clock.epoch_generator(graph.device))
         z = self._encode(graph, visible_weights(graph, mask), generator)[-1]
         entries = both_directions(graph, links)
-        negatives = sample_negatives(graph.edge_keys, graph.num_nodes, entries.numel(), generator)
+        negatives = sample_negatives(graph.edge_keys, graph.num_nodes, entries.numel(), generator).flip(0)
         pairs, weight = tell_apart(graph, entries, mask.hidden, negatives, generator)
         loss = self.decoder.loss(z.unsqueeze(1), pairs, weight, generator)
         if self.degree_head is not None:

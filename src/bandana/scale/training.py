@@ -36,7 +36,7 @@ from bandana.training.trainer import (
     evaluate,
     learning_rate,
     make_optimizers,
-    out_of_patience,
+    over,
     resume,
     save_state,
     set_rate,
@@ -94,7 +94,7 @@ def train_on_store(
     watch = None if monitor == "none" else lambda: validation_score(job, region)
 
     started = time.perf_counter() - state.seconds
-    while state.epoch < training.epochs and not out_of_patience(state.progress, training):
+    while not over(state, training):
         method.train()
         for name, optimizer in optimizers.items():
             set_rate(optimizer, learning_rate(training, state.epoch + 1) * method.rate_of(name))

@@ -24,6 +24,9 @@ from bandana.training.steps import Steps, own_stream
 Precision = Literal["float32", "tf32", "bf16"]
 MATMUL_PRECISION: dict[Precision, str] = {"float32": "highest", "tf32": "high", "bf16": "medium"}
 Optimizers: TypeAlias = dict[str, torch.optim.Adam]
+TIME_PER_SAVING = 20.0
+"""How many times longer than a checkpoint took to write there is none: a GPU passes ten epochs of a small graph in less
+time than that."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -99,7 +102,7 @@ def pretrain(
         config: Schedule.
         seed: All randomness follows from it and the step number.
         monitor: Validation score of the current weights, higher is better; None keeps the last weights.
-        checkpoint: File to continue from if it exists, and to save to at every evaluation.
+        checkpoint: File to continue from if it exists, and to save to at evaluations, as often as it costs little.
         on_epoch: Called after every epoch, for progress bars.
 
     Returns:
@@ -115,9 +118,9 @@ def pretrain(
         state, best = resume(checkpoint, method, optimizers)
 
     steps = Steps(method, optimizers, config.clip_norm, MATMUL_PRECISION[config.precision], graph.device)
-    started = time.perf_counter() - state.seconds
+    started, save_from = time.perf_counter() - state.seconds, 0.0
     with own_stream(graph.device):
-        while state.epoch < config.epochs and not out_of_patience(state.progress, config):
+        while not over(state, config):
             method.train()
             state.epoch += 1
             for name, optimizer in optimizers.items():
@@ -128,11 +131,14 @@ def pretrain(
                 loss += steps.take(batch, clock)
                 method.after_step(clock)
                 state.step += 1
-            state.seconds = time.perf_counter() - started
             if state.epoch % config.evaluate_every == 0 or state.epoch == config.epochs:
-                best = evaluate(method, state, best, float(loss), monitor)
-                if checkpoint is not None:
+                total = float(loss)  # a GPU is waited for
+                state.seconds = time.perf_counter() - started
+                best = evaluate(method, state, best, total, monitor)
+                now = time.perf_counter()
+                if checkpoint is not None and (now >= save_from or over(state, config)):
                     save_state(checkpoint, method, optimizers, state, best)
+                    save_from = now + TIME_PER_SAVING * (time.perf_counter() - now)
             on_epoch(state)
     method.load_state_dict(best)
     method.eval()
@@ -210,9 +216,9 @@ def evaluate(
     return weights_of(method) if state.progress.best_epoch == state.epoch else best
 
 
-def out_of_patience(progress: Progress, config: TrainingConfig) -> bool:
-    """Whether validation has been waited for long enough."""
-    return 0 < config.patience_evaluations <= progress.waited
+def over(state: TrainingState, config: TrainingConfig) -> bool:
+    """Whether all epochs are done, or validation has been waited for long enough."""
+    return state.epoch >= config.epochs or 0 < config.patience_evaluations <= state.progress.waited
 
 
 def weights_of(method: Method) -> dict[str, Tensor]:
