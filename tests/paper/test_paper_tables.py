@@ -40,7 +40,7 @@ def key(piece: Piece) -> str:
 def invented(piece: Piece) -> dict[str, Any]:
     """Values such as this kind of work gives, but made up."""
     share = 0.5 + len(str(piece.arguments)) % 40 / 100
-    names = ("micro_f1", "macro_f1", "auc", "ap", "auc_sigmoid32", "ap_sigmoid32", "decoder_auc")
+    names = ("micro_f1", "macro_f1", "auc", "ap", "auc_sigmoid32", "ap_sigmoid32", "decoder_auc", "tied_share")
     hits = {f"decoder_hits@{k}": share for k in (20, 50, 100)}
     if piece.work == TRAINING:
         metrics = dict.fromkeys(names, share) | hits
@@ -198,6 +198,7 @@ def test_a_printed_want_of_memory_is_told_beside_our_figure() -> None:
     (cell,) = make_sheet("t", results, reading, printed("micro_f1")).cells
     assert cell.state == "no published figure"
     assert "The paper prints OOM." in cell.note
+    assert (cell.published, cell.printed) == (None, "OOM")
 
 
 def test_a_training_gives_what_an_experiment_gives() -> None:

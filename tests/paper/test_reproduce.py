@@ -26,6 +26,7 @@ from bandana.paper.cookbook import recipe
 from bandana.paper.costs import calibrate, units
 from bandana.paper.grid import state_of
 from bandana.paper.pieces import config_name, configuration
+from bandana.paper.published import published
 from bandana.paper.reproduce import command_of, open_pieces, run_pieces, survey
 from bandana.paper.standing import Standing, standing_of
 from bandana.paper.work import kind_of, work
@@ -203,6 +204,87 @@ def test_the_command_runs_what_is_missing_in_other_processes_and_writes_everythi
     listed = CliRunner().invoke(app, [*words[:3], "--list", "--json", *words[3:]])
     (standing,) = json.loads(listed.output)
     assert (standing["done"], standing["pieces"], standing["state"]) == (2, 2, "done")
+
+
+def unwritable_places(tmp_path: Path) -> list[Path]:
+    file = tmp_path / "file"
+    file.write_text("mine")
+    return [file, file / "below", Path("/proc/nothing")]
+
+
+@pytest.mark.parametrize("option", ["--out", "--cache"])
+@pytest.mark.parametrize("number", range(3), ids=["a file", "below a file", "in /proc"])
+def test_a_folder_that_cannot_be_written_to_is_refused_before_anything_is_computed(
+    tmp_path: Path, in_process: list[Piece], monkeypatch: pytest.MonkeyPatch, option: str, number: int
+) -> None:
+    def refuse(plan: object) -> list[str]:
+        raise AssertionError("work was begun")
+
+    monkeypatch.setattr(terminal, "fetch_missing", refuse)
+    monkeypatch.setattr(terminal, "survey", refuse)
+    place = unwritable_places(tmp_path)[number]
+    places = {"--out": tmp_path / "out", "--cache": tmp_path / "cache"} | {option: place}
+    words = ["reproduce", "statistics", "--quick", *(word for pair in places.items() for word in map(str, pair))]
+    result = CliRunner().invoke(app, [*words, "--device", "cpu"])
+    assert isinstance(result.exception, UserError)
+    assert str(result.exception).startswith(f"{option} {place}: must be a folder that can be written to (")
+    assert str(result.exception).endswith(f"Choose another one with {option} FOLDER.")
+    assert in_process == []
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_what_is_only_shown_needs_no_cache_that_can_be_written_to(tmp_path: Path) -> None:
+    for number, cache in enumerate(unwritable_places(tmp_path)):
+        out = tmp_path / f"out-{number}"
+        words = ["reproduce", "statistics", "--quick", "--no-run", "--out", str(out), "--cache", str(cache)]
+        result = CliRunner().invoke(app, words)
+        assert result.exit_code == 0, result.output
+        assert (out / "index.html").is_file()
+
+
+def test_without_options_everything_is_written_below_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, ["reproduce", "hyperparameters", "--device", "cpu"])
+    assert result.exit_code == 0, result.output
+    assert [path.name for path in tmp_path.iterdir()] == ["runs"]
+    assert [path.name for path in (tmp_path / "runs" / "reproduce").iterdir()] == ["page"]
+    assert (tmp_path / "runs" / "reproduce" / "page" / "index.html").is_file()
+
+
+def test_what_has_no_small_data_shows_its_published_cells_with_that_reason(tmp_path: Path) -> None:
+    words = ["reproduce", "ogb", "wiki-cs", "--quick", "--out", str(tmp_path / "out"), "--device", "cpu"]
+    result = CliRunner().invoke(app, [*words, "--cache", str(tmp_path / "cache")])
+    assert result.exit_code == 0, result.output
+    assert "Pieces of work: none is needed." in result.output
+    for name, table in (
+        ("ogb-1", "ogbl-collab"),
+        ("ogb-2", "ogbl-ppa"),
+        ("ogb-3", "ogbn-mag"),
+        ("wiki-cs-1", "wiki-cs"),
+    ):
+        lines = list(csv.DictReader((tmp_path / "out" / f"{name}.csv").open()))
+        means = {(line["row"], line["column"]): float(line["published_mean"]) for line in lines}
+        assert means == {place: score.mean for place, score in published(table).items()}
+        assert {(line["ours_mean"], line["verdict"]) for line in lines} == {("", "not run")}
+        (reason,) = {line["note"] for line in lines if line["row"] == "bandana"}
+        assert reason == "not run: for --quick there is no small data of this kind"
+
+
+def test_a_data_set_that_was_not_asked_for_is_no_want_of_small_data(tmp_path: Path) -> None:
+    words = [
+        "reproduce",
+        "targets",
+        "statistics",
+        "--quick",
+        "--datasets",
+        "cora,two_moon",
+        "--no-run",
+        "--device",
+        "cpu",
+    ]
+    result = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "out"), "--cache", str(tmp_path / "cache")])
+    assert result.exit_code == 0, result.output
+    assert "small data of this kind" not in (tmp_path / "out" / "targets.md").read_text(encoding="utf-8")
 
 
 def test_what_is_not_run_is_named_with_a_command_that_would_run_it(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from bandana.paper.cookbook import recipe
 from bandana.paper.pieces import digest_of, training
 from bandana.paper.reproduce import survey
 from bandana.paper.rows import found_in, read_rows, to_rows
+from bandana.paper.tables import mask_ablation, targets
 
 FIELDS = ("method", "dataset", "task", "protocol", "seed", "micro_f1", "macro_f1", "auc", "config", "failed")
 
@@ -43,8 +44,8 @@ def test_rows_from_elsewhere_count_where_settings_and_seed_agree(tmp_path: Path)
     )
     found = found_in(rows, training(experiment, 1))
     assert found is not None
-    assert found.result.values is not None
-    assert (found.result.values["metrics"], found.result.values["as_published"]) == (clean, published)
+    assert found.values is not None
+    assert (found.values["metrics"], found.values["as_published"]) == (clean, published)
     assert found_in(rows, training(experiment, 2)) is None
     other = recipe("bandana", "cora", "node", {"training.lr": 0.5})
     assert found_in(rows, training(other, 1)) is None
@@ -57,7 +58,7 @@ def test_a_failed_row_speaks_for_the_recipe_alone_and_only_until_something_is_kn
     experiment = recipe("gca", "karate", "node")
     failed = {**row(experiment, 0, failed="OutOfMemoryError: too much"), "config": ""}
     rows = read_rows([rows_file(tmp_path / "a.csv", failed)])
-    assert found_in(rows, training(experiment, 0)) == (Result(None, "OutOfMemoryError: too much"), "a.csv")
+    assert found_in(rows, training(experiment, 0)) == Result(None, "OutOfMemoryError: too much", file="a.csv")
     assert found_in(rows, training(recipe("gca", "karate", "node", {"training.lr": 0.5}), 0)) is None
     wanted = plan(tmp_path, training(experiment, 0), rows=rows)
     assert survey(wanted)["mine"][0].result.failure == "OutOfMemoryError: too much"
@@ -95,9 +96,9 @@ def test_what_was_trained_is_written_as_rows_that_can_be_read_again(tmp_path: Pa
     for piece, result in results[:2]:
         found = found_in(rows, piece)
         assert found is not None
-        assert found.result.values is not None
+        assert found.values is not None
         assert result.values is not None
-        assert {name: found.result.values[name] for name in result.values} == result.values
+        assert {name: found.values[name] for name in result.values} == result.values
 
 
 def test_the_first_file_that_has_a_training_counts(tmp_path: Path) -> None:
@@ -118,9 +119,9 @@ def test_the_first_file_that_has_a_training_counts(tmp_path: Path) -> None:
         rows = read_rows(files)
         found = found_in(rows, training(experiment, 0))
         assert found is not None
-        assert found.result.values is not None
-        assert (found.result.values["metrics"]["micro_f1"], found.file) == (expected, files[0].name)
-        assert found.result.values["as_published"] == {"micro_f1": 0.9}
+        assert found.values is not None
+        assert (found.values["metrics"]["micro_f1"], found.file) == (expected, files[0].name)
+        assert found.values["as_published"] == {"micro_f1": 0.9}
         assert rows.set_aside == set_aside
     alone = found_in(read_rows([first, second]), training(experiment, 1))
     assert alone is not None
@@ -135,7 +136,7 @@ def test_rows_that_were_written_again_are_no_others(tmp_path: Path) -> None:
     found = found_in(read_rows([file]), training(experiment, 0))
     assert found is not None
     again = tmp_path / "again.csv"
-    again.write_text(to_rows([(training(experiment, 0), found.result)]), encoding="utf-8")
+    again.write_text(to_rows([(training(experiment, 0), found)]), encoding="utf-8")
     assert read_rows([file, again]).set_aside == {}
 
 
@@ -151,7 +152,24 @@ def test_the_command_tells_what_it_set_aside_and_the_page_where_its_rows_are_fro
     told = " ".join(result.stderr.split())
     assert "old.csv: rows set aside, because a file named before it has other figures of the same trainings: 1." in told
     assert "h200.csv:" not in told
+    notes = (tmp_path / "out" / "targets.md").read_text(encoding="utf-8")
+    assert "bit for bit" not in notes  # one file gave all
     page = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
     assert "<dt>rows of h200.csv</dt><dd>trainings: 2; cells that show them: 1</dd>" in page
     assert "<dt>rows of old.csv</dt><dd>trainings: 0; cells that show them: 0</dd>" in page
     assert "the one that wrote this page" in page
+
+
+@pytest.mark.parametrize("artifact", ["targets", "mask-ablation"])
+def test_variants_from_several_files_are_told_apart(tmp_path: Path, artifact: str) -> None:
+    variants = {"targets": targets.VARIANTS, "mask-ablation": mask_ablation.VARIANTS}[artifact]
+    first, *others = (recipe("bandana", "cora", "node", changes) for changes in variants.values())
+    old = rows_file(tmp_path / "old.csv", row(first, 0, micro_f1=0.8))
+    new = rows_file(tmp_path / "new.csv", *(row(experiment, 0, micro_f1=0.8) for experiment in others[1:]))
+    words = ["reproduce", artifact, "--no-run", "--datasets", "cora", "--seeds", "1", "--out", str(tmp_path / "out")]
+    words += ["--rows", str(old), "--rows", str(new), "--cache", str(tmp_path / "cache"), "--device", "cpu"]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    names = list(variants)
+    said = f"whose kernels may differ. old.csv: {names[0]}. new.csv: {'; '.join(names[2:])}.\n"
+    assert said in (tmp_path / "out" / f"{artifact}.md").read_text(encoding="utf-8")

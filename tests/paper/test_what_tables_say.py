@@ -11,6 +11,7 @@ from bandana.paper.figures import depth, embedding_size, temperature
 from bandana.paper.grid import Reading, beside, make_sheet, of_training, percent
 from bandana.paper.pieces import training
 from bandana.paper.published import published, published_figures
+from bandana.paper.rows import DECODER_HITS
 from bandana.paper.tables import complexity
 
 NOT_YET = "not run yet; to run it: bandana reproduce x"
@@ -35,7 +36,7 @@ def sheet_of(artifact: str, results: list[tuple[Piece, Result]], title: str) -> 
 
 
 def figures_for(artifact: str, scope: Scope, share: Callable[[int], float]) -> list[tuple[Piece, Result]]:
-    names = ("auc", "auc_sigmoid32", "ap", "ap_sigmoid32", "decoder_auc", "decoder_hits@20", "decoder_hits@50")
+    names = ("auc", "auc_sigmoid32", "ap", "ap_sigmoid32", "decoder_auc", *DECODER_HITS)
     pieces = artifacts()[artifact].pieces(scope)
     return [(piece, Result({"metrics": dict.fromkeys(names, share(piece.arguments["seed"]))})) for piece in pieces]
 
@@ -78,6 +79,62 @@ def test_tables_without_results_give_reason_and_command(name: str) -> None:
         assert len(told) == (0 if sheet.title.startswith("Average rank") else 1)
 
 
+@pytest.mark.parametrize("failure", [NOT_YET, "OutOfMemoryError: 1 GiB"])
+def test_a_method_without_a_decoder_is_told_so_and_no_command(failure: str) -> None:
+    """The first seed is missing, and the other one has values without this figure."""
+    first, second = (training(recipe("t_bgrl", "cora", "link"), seed) for seed in (0, 1))
+    results = [(first, Result(None, failure)), (second, Result({"metrics": {"auc": 0.9, "auc_sigmoid32": 0.8}}))]
+    sheet = sheet_of("end-to-end", results, "AUC (%) end to end")
+    (cell,) = sheet.cells
+    assert (cell.ours, cell.state) == (None, "not run")
+    assert cell.missing == "not run: the method has no decoder of its own, so that it gives no such figure"
+    assert not any("bandana reproduce" in text for text in (cell.note, *sheet.notes))
+    (other,) = sheet_of("end-to-end", results, "AUC (%) by dot products on").cells
+    assert other.ours is not None
+    (plain,) = make_sheet("t", results, reading("decoder_auc"), {}).cells
+    assert plain.missing == "not run: the method gives no such figure"
+
+
+def test_without_any_training_a_decoder_is_named_with_the_command() -> None:
+    results = [(training(recipe("t_bgrl", "cora", "link"), 0), Result(None, NOT_YET))]
+    (cell,) = sheet_of("end-to-end", results, "AUC (%) end to end").cells
+    assert cell.missing == NOT_YET
+
+
+def test_memory_that_no_gpu_measured_is_not_laid_to_the_method() -> None:
+    piece = artifacts()["time-and-memory"].pieces(Scope(datasets=("cora",), methods=("bandana",)))[0]
+    result = Result({"epoch_seconds": 1.0, "timed": 3, "peak_mb": None})
+    (cell,) = sheet_of("time-and-memory", [(piece, result)], "Peak GPU memory").cells
+    assert cell.missing == "not run: memory is read on a GPU only, see --device cuda"
+
+
+# Ties
+
+
+def test_the_share_of_tied_pairs_stands_last_beside_both_scorings() -> None:
+    scope = Scope(seeds=2, datasets=("cora", "photo"), methods=("gae", "bandana"))
+    results = [
+        (
+            piece,
+            Result(
+                {"metrics": {"auc": 0.9, "ap": 0.9, "auc_sigmoid32": 0.7, "ap_sigmoid32": 0.7, "tied_share": share}}
+            ),
+        )
+        for piece in artifacts()["link-prediction"].pieces(scope)
+        for share in [0.25 + piece.arguments["seed"] / 2]
+    ]
+    shown = artifacts()["link-prediction"].show(results)
+    ties, auc = shown[-1], sheet_of("link-prediction", results, "AUC (%), after")
+    assert isinstance(ties, Sheet)
+    assert (ties.rows, ties.columns) == (auc.rows, auc.columns)
+    assert "bandana, weights chosen after the sigmoid" in ties.rows
+    assert {cell.ours.mean for cell in ties.cells if cell.ours} == {50.0}
+    assert {(cell.published, cell.state) for cell in ties.cells} == {(None, "no published figure")}
+    assert ties.highest_is_best is None
+    assert len(ties.notes) == 1
+    assert "docs/ties.md" in ties.notes[0]
+
+
 # Published figures
 
 
@@ -92,9 +149,26 @@ def test_figures_of_the_large_tables_name_the_table_they_come_from() -> None:
 
 def test_links_of_ogb_are_tested_as_means_of_runs() -> None:
     results = figures_for("ogb", Scope(seeds=3, datasets=("ogbl-collab",)), lambda seed: 0.5 + 0.01 * seed)
-    notes = [cell.note for cell in sheet_of("ogb", results, "ogbl-collab").cells]
-    assert len(notes) == 6
+    notes = [cell.note for cell in sheet_of("ogb", results, "ogbl-collab").cells if cell.row == "bandana"]
+    assert len(notes) == 2
     assert all("Welch" in note for note in notes)
+
+
+def test_maskgae_is_not_trained_on_links_of_ogb_and_its_published_figures_stay() -> None:
+    pieces = artifacts()["ogb"].pieces(Scope(seeds=1))
+    trained = {(p.arguments["experiment"]["dataset"], p.arguments["experiment"]["method"]) for p in pieces}
+    assert trained == {
+        *(("ogbl-collab", "bandana"), ("ogbl-ppa", "bandana")),
+        *(("ogbn-mag", method) for method in ("maskgae_edge", "maskgae_path", "bandana")),
+    }
+    for name in ("ogbl-collab", "ogbl-ppa"):
+        results = figures_for("ogb", Scope(seeds=1, datasets=(name,)), lambda seed: 0.5)
+        sheet = sheet_of("ogb", results, name)
+        assert sheet.rows == ("maskgae_edge", "maskgae_path", "bandana")
+        assert {(cell.row, cell.column): cell.published for cell in sheet.cells} == published(name)
+        for cell in sheet.cells:
+            assert ("no recipe of MaskGAE" in cell.missing) == (cell.row != "bandana")
+            assert (cell.state == "not run") == (cell.row != "bandana")
 
 
 def test_one_figure_in_two_tables_gets_one_verdict() -> None:

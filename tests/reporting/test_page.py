@@ -56,6 +56,17 @@ def test_every_cell_has_a_sign_a_word_a_colour_and_its_details() -> None:
     assert "prediction interval" in first["note"]
 
 
+def test_words_that_the_paper_prints_stand_where_its_figure_would() -> None:
+    sheet = sample_sheet(
+        rows=("grace",),
+        columns=("physics",),
+        cells=(cell("grace", "physics", Score(94.5, 0.5, 3), None, printed="OOM"),),
+    )
+    text = page(Path("nowhere"), "t", (replace(sample_sections()[0], exhibits=(sheet,)),), FACTS)
+    assert '<span class="published">OOM</span>' in text
+    assert dict(json.loads(Reader(text).scripts[0])[0]["facts"])["Published"] == "OOM"
+
+
 def test_counts_at_the_top_are_those_of_the_cells_and_statements() -> None:
     found = read()
     text = " ".join(" ".join(found.texts).split())
@@ -128,7 +139,18 @@ def test_no_text_becomes_markup() -> None:
                             title=text,
                             rows=(text,),
                             columns=(text,),
-                            cells=(cell(text, text, Score(1, 1, 2), note=text, protocol=text, origins=(text,)),),
+                            cells=(
+                                cell(
+                                    text,
+                                    text,
+                                    Score(1, 1, 2),
+                                    None,
+                                    note=text,
+                                    protocol=text,
+                                    origins=(text,),
+                                    printed=text,
+                                ),
+                            ),
                             notes=(text,),
                         ),
                         replace(sample_picture(), title=text, columns=(text,), rows=((text,),), notes=(text,)),

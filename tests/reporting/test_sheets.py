@@ -15,7 +15,7 @@ from sample_sheets import cell, sample_claims, sample_picture, sample_sheet
 from bandana.paper.artifact import Score, Sheet
 from bandana.paper.published import published
 from bandana.reporting.marks import best_places, mark_of, number_texts
-from bandana.reporting.sheets import CELL_FIELDS, to_csv, to_latex, to_markdown
+from bandana.reporting.sheets import CELL_FIELDS, to_csv, to_latex, to_latex_of_two, to_markdown
 
 ANY_TEXT = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=20)
 
@@ -68,10 +68,31 @@ def test_markdown_shows_ours_over_the_published_figure() -> None:
     assert "2 rows of numbers: x, y, name." in to_markdown(sample_picture())
 
 
+def test_words_that_the_paper_prints_stand_where_its_figure_would() -> None:
+    words = cell("grace", "physics", Score(94.5, 0.5, 3), None, printed="OOM")
+    absent = cell("gca", "physics", None, None, printed=">24,576 & more")
+    sheet = sample_sheet(rows=("grace", "gca"), columns=("physics",), cells=(words, absent))
+    text = to_markdown(sheet)
+    assert "| grace | 94.50 ± 0.50 (3) ·<br>*OOM* |" in text
+    assert "| gca | not run<br>*>24,576 & more* |" in text
+    latex = to_latex(sheet)
+    check_latex(latex, columns=1)
+    assert "\\quad\\textit{published} & OOM \\\\[2pt]" in latex
+    assert r"\quad\textit{published} & $>$24,576 \& more \\[2pt]" in latex
+    first, second = lines_of(to_csv(sheet))
+    assert (first["published_mean"], first["published_text"], second["published_text"]) == ("", "OOM", ">24,576 & more")
+    both = to_latex_of_two(sheet, sheet)
+    assert "\\quad\\textit{published} & OOM \\\\[2pt]" in both
+
+
 @given(ANY_TEXT)
 def test_no_name_breaks_a_markdown_table_or_latex(name: str) -> None:
     sheet = sample_sheet(
-        name, columns=(name,), rows=(name,), cells=(cell(name, name, Score(1.5, 0.5, 2)),), notes=(name,)
+        name,
+        columns=(name,),
+        rows=(name,),
+        cells=(cell(name, name, Score(1.5, 0.5, 2), None, printed=name),),
+        notes=(name,),
     )
     table = [line for line in to_markdown(sheet).splitlines() if line.startswith("| ")]
     assert {len(re.findall(r"(?<!\\)\|", line)) for line in table[:2]} == {3}

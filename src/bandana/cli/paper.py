@@ -20,7 +20,7 @@ def reproduce(
     device: Device = "auto",
     data_root: DataRoot = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for tables, figures and the page.")] = Path(
-        "results/reproduce"
+        "runs/reproduce/page"
     ),
     cache: Annotated[Path, typer.Option(help="Folder that remembers what was computed.")] = Path("runs/reproduce"),
     rows: Annotated[

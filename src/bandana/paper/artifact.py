@@ -26,6 +26,8 @@ class Result(NamedTuple):
     """Such as "data set missing", with the command that would run it; empty when there are values."""
     origin: str = ""
     """Where the run's configuration and figures lie, for a link; empty if nowhere."""
+    file: str = ""
+    """Name of the file of rows that it is from; empty if it was done here."""
 
 
 class Score(NamedTuple):
@@ -50,6 +52,7 @@ class Cell:
         protocol: How ours was scored.
         origins: Configurations of the runs behind it.
         missing: Why there is no figure of ours, with the command that would make it; empty if there is one.
+        printed: Words that the paper has in place of a figure, such as OOM.
     """
 
     row: str
@@ -61,6 +64,7 @@ class Cell:
     protocol: str = ""
     origins: tuple[str, ...] = ()
     missing: str = ""
+    printed: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,12 +32,14 @@ class Reading(NamedTuple):
         value: The figure in a result's values; None if it has none.
         protocol: How the figures come about, in words.
         over: What the published deviations run over; None for figures that nothing is random about.
+        without: Why a result may have values and not this figure.
     """
 
     place: Callable[[Piece], Place | None]
     value: Callable[[Mapping[str, Any]], float | None]
     protocol: str
     over: Over | None
+    without: str = "the method gives no such figure"
 
 
 def make_sheet(
@@ -170,7 +172,7 @@ def make_cell(place: Place, members: Results, reading: Reading, printed: Printed
     missing = ""
     failures = [result.failure for _, result in members if result.values is None]
     if ours is None:
-        failure = failures[0] if failures else "not run: the method gives no such figure"
+        failure = f"not run: {reading.without}" if figures else failures[0]
         state, note, missing = state_of(failure), failure, failure
     else:
         over = reading.over
@@ -189,6 +191,7 @@ def make_cell(place: Place, members: Results, reading: Reading, printed: Printed
         protocol=reading.protocol + _precision(members),
         origins=tuple(dict.fromkeys(result.origin for _, result in members if result.origin)),
         missing=missing,
+        printed="" if printed is None else printed.text,
     )
 
 

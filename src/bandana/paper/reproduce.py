@@ -53,8 +53,6 @@ class Item(NamedTuple):
     result: Result
     seconds: float | None
     """What it took, if it was done here."""
-    file: str = ""
-    """The file of rows that it is from, if it was done elsewhere."""
 
 
 Survey = Mapping[str, Sequence[Item]]
@@ -88,8 +86,8 @@ def _look_up(plan: Plan, artifact: str, piece: Piece, key: str) -> Item:
     """A result from elsewhere, or one of ours, or a failure from elsewhere, or why there is none."""
     origin = f"{CONFIGS}/{config_name(piece)}"
     elsewhere, entry = found_in(plan.rows, piece), plan.cache.get(key)
-    if elsewhere is not None and (elsewhere.result.values is not None or entry is None):
-        return Item(piece, key, elsewhere.result._replace(origin=origin), None, elsewhere.file)
+    if elsewhere is not None and (elsewhere.values is not None or entry is None):
+        return Item(piece, key, elsewhere._replace(origin=origin), None)
     if entry is not None:
         return Item(piece, key, Result(entry.values, entry.failure, origin), entry.seconds)
     dataset = dataset_of(piece)

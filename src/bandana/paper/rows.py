@@ -34,13 +34,6 @@ Part: TypeAlias = Literal["own", "as_published"]
 Parts: TypeAlias = dict[Part, dict[str, Any]]
 
 
-class Found(NamedTuple):
-    """What became of a training, and the name of the file that says so."""
-
-    result: Result
-    file: str
-
-
 class Rows(NamedTuple):
     """Results that came from elsewhere.
 
@@ -50,7 +43,7 @@ class Rows(NamedTuple):
         set_aside: For each file that has such, how many of its rows an earlier file has with other figures.
     """
 
-    found: Mapping[Key, Found]
+    found: Mapping[Key, Result]
     files: tuple[str, ...]
     set_aside: Mapping[Path, int]
 
@@ -65,7 +58,7 @@ def read_rows(paths: Sequence[Path]) -> Rows:
         UserError: A file cannot be read, or is not of this kind.
     """
     trained: dict[Key, tuple[Parts, str]] = {}
-    failed: dict[Key, Found] = {}
+    failed: dict[Key, Result] = {}
     set_aside: dict[Path, int] = {}
     for path in paths:
         own, failures = _trainings(path)
@@ -75,12 +68,12 @@ def read_rows(paths: Sequence[Path]) -> Rows:
             if other:
                 set_aside[path] = set_aside.get(path, 0) + other
         for key, failure in failures.items():
-            failed.setdefault(key, Found(Result(None, failure), path.name))
-    done = {key: Found(Result(_joined(parts)), file) for key, (parts, file) in trained.items()}
+            failed.setdefault(key, Result(None, failure, file=path.name))
+    done = {key: Result(_joined(parts), file=file) for key, (parts, file) in trained.items()}
     return Rows(failed | done, tuple(path.name for path in paths), set_aside)
 
 
-def found_in(rows: Rows, piece: Piece) -> Found | None:
+def found_in(rows: Rows, piece: Piece) -> Result | None:
     """What the rows say about a piece: by its configuration, or by name if its recipe is one that failed."""
     if piece.work != TRAINING or not rows.found:
         return None

@@ -53,6 +53,18 @@ def contrast_notes(reference: str, results: Results, reading: Reading) -> list[s
     return notes
 
 
+def file_notes(results: Results, reading: Reading) -> list[str]:
+    """Which rows of a table come from which file, where there are several: their kernels may differ."""
+    rows: dict[str, dict[str, None]] = {}
+    for piece, result in results:
+        if (place := reading.place(piece)) is not None and result.values is not None:
+            rows.setdefault(result.file or "computed here", {})[place[0]] = None
+    if len(rows) < 2:
+        return []
+    words = " ".join(f"{file}: {'; '.join(names)}." for file, names in rows.items())
+    return [f"Equal seeds need not agree bit for bit across files, whose kernels may differ. {words}"]
+
+
 def _holds(changes: Mapping[str, Any], table: Mapping[str, Any]) -> bool:
     return all(
         _holds(value, table[key]) if isinstance(value, Mapping) else table[key] == value

@@ -1,10 +1,12 @@
 """Everything that a reproduction leaves behind: Markdown, LaTeX, CSV and SVG for each artifact, and one page of all."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from bandana.files import write_text
-from bandana.paper.artifact import Artifact, Exhibit, Picture, Sheet
+from bandana.paper.artifact import Artifact, Exhibit, Picture, Result, Scope, Sheet
+from bandana.paper.grid import Results
 from bandana.paper.pieces import config_name, configuration
 from bandana.paper.reproduce import CONFIGS, Item, Plan, Survey, command_of
 from bandana.paper.rows import to_rows
@@ -13,6 +15,7 @@ from bandana.reporting.sheets import to_csv, to_latex, to_markdown
 
 TRAININGS = "trainings.csv"
 """The figures of every training behind the tables; another reproduction takes them with ``--rows``."""
+NO_SMALL_DATA = "not run: for --quick there is no small data of this kind"
 TITLE = "Masked Graph Autoencoder with Non-discrete Bandwidths, reproduced"
 
 
@@ -29,7 +32,7 @@ def write_out(plan: Plan, items: Survey, facts: Mapping[str, str]) -> Path:
     for artifact in plan.artifacts:
         members = items[artifact.name]
         _write_configurations(plan.out, members)
-        exhibits = artifact.show([(item.piece, item.result) for item in members])
+        exhibits = artifact.show(_results(artifact, members, plan.scope))
         _write_exhibits(plan.out, artifact, exhibits)
         sections.append(
             Section(
@@ -46,12 +49,20 @@ def write_out(plan: Plan, items: Survey, facts: Mapping[str, str]) -> Path:
     return write_page(plan.out, TITLE, sections, {**facts, **elsewhere})
 
 
+def _results(artifact: Artifact, items: Sequence[Item], scope: Scope) -> Results:
+    """What is known of every piece. An artifact without a coarse version shows its whole one, as not run."""
+    if not scope.quick or artifact.pieces(Scope(quick=True)):
+        return [(item.piece, item.result) for item in items]
+    return [(piece, Result(None, NO_SMALL_DATA)) for piece in artifact.pieces(replace(scope, quick=False, seeds=1))]
+
+
 def _from_elsewhere(files: Sequence[str], items: Survey, sections: Sequence[Section]) -> dict[str, str]:
     """For every file of rows, how many trainings it gave, and to how many cells."""
     shown = [exhibit for section in sections for exhibit in section.exhibits if isinstance(exhibit, Sheet)]
     facts = {}
     for file in files:
-        given = {item.key: item.result.origin for members in items.values() for item in members if item.file == file}
+        of_file = [item for members in items.values() for item in members if item.result.file == file]
+        given = {item.key: item.result.origin for item in of_file}
         origins = set(given.values())
         cells = sum(not origins.isdisjoint(cell.origins) for sheet in shown for cell in sheet.cells)
         facts[f"rows of {file}"] = f"trainings: {len(given)}; cells that show them: {cells}"

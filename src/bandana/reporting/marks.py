@@ -72,6 +72,11 @@ def number_texts(sheet: Sheet) -> Callable[[Cell, Score], tuple[str, str]]:
     return texts
 
 
+def published_text(cell: Cell, texts: Callable[[Cell, Score], tuple[str, str]]) -> str:
+    """What the paper has in a cell: a figure with its deviation, or words such as OOM; empty if it has no such cell."""
+    return " ± ".join(filter(None, texts(cell, cell.published))) if cell.published else cell.printed
+
+
 def best_places(sheet: Sheet) -> dict[tuple[str, str], int]:
     """1 for our best figures of each column and 2 for the second best, as far as their printed digits tell."""
     if sheet.highest_is_best is None:

@@ -32,6 +32,7 @@ from bandana.reporting.marks import (
     mark_of,
     mark_of_claim,
     number_texts,
+    published_text,
     shows_seeds,
 )
 from bandana.reporting.sheets import difference
@@ -167,12 +168,11 @@ def _rows(sheet: Sheet, folder: Path, details: list[dict[str, Any]]) -> list[tup
         mark = mark_of(cell, sheet.highest_is_best)
         details.append(_details(cell, sheet, mark, folder))
         mean, sd = texts(cell, cell.ours) if cell.ours else (mark.word, "")
-        published = " ± ".join(filter(None, texts(cell, cell.published))) if cell.published else ""
         return CellView(
             mean=mean,
             sd=sd,
             seeds=str(cell.ours.seeds) if cell.ours and counted else "",
-            published=published,
+            published=published_text(cell, texts),
             place=places.get((cell.row, cell.column), 0),
             mark=mark,
             details=len(details) - 1,
@@ -193,7 +193,7 @@ def _details(cell: Cell, sheet: Sheet, mark: Mark, folder: Path) -> dict[str, An
 
     facts = {
         "Ours": words(cell.ours, sheet.counted.removesuffix("s")),
-        "Published": words(cell.published, "run"),
+        "Published": cell.printed or words(cell.published, "run"),
         "Difference": "" if apart is None else f"{apart:+.4g}".replace("-", "−"),
         "Protocol": cell.protocol,
     }

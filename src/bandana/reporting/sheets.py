@@ -8,11 +8,19 @@ from io import StringIO
 from typing import Any, Literal, TypeAlias
 
 from bandana.paper.artifact import Cell, Claim, Exhibit, Picture, Sheet
-from bandana.reporting.marks import CELL_MARKS, best_places, mark_of, mark_of_claim, number_texts, shows_seeds
+from bandana.reporting.marks import (
+    CELL_MARKS,
+    best_places,
+    mark_of,
+    mark_of_claim,
+    number_texts,
+    published_text,
+    shows_seeds,
+)
 
 CELL_FIELDS = (
     *("row", "column", "ours_mean", "ours_sd", "seeds", "protocol", "published_mean", "published_sd"),
-    *("published_runs", "difference", "verdict", "note", "origins"),
+    *("published_runs", "published_text", "difference", "verdict", "note", "origins"),
 )
 _WIDE = 5
 _LONG = 24
@@ -129,6 +137,7 @@ def _fields(cell: Cell, sheet: Sheet) -> tuple[object, ...]:
         *((_exact(ours.mean), _exact(ours.sd), ours.seeds) if ours else ("", "", 0)),
         cell.protocol,
         *((_exact(published.mean), _exact(published.sd), published.seeds) if published else ("", "", "")),
+        cell.printed,
         *(_exact(apart), mark_of(cell, sheet.highest_is_best).word, cell.note, " ".join(cell.origins)),
     )
 
@@ -158,8 +167,8 @@ def _markdown_table(sheet: Sheet) -> str:
             figure = " ± ".join(filter(None, texts(cell, cell.ours)))
             figure = f"**{figure}**" if places.get((cell.row, cell.column)) == 1 else figure
             lines = [f"{figure} ({cell.ours.seeds}) {mark.sign}" if counted else f"{figure} {mark.sign}"]
-        if cell.published:
-            lines.append(f"*{' ± '.join(filter(None, texts(cell, cell.published)))}*")
+        if published := published_text(cell, texts):
+            lines.append(f"*{published}*")
         return "<br>".join(lines)
 
     lines = [[row, *(shown(cells.get((row, column))) for column in sheet.columns)] for row in sheet.rows]
@@ -222,7 +231,7 @@ def _latex_figures(sheet: Sheet) -> Callable[[Side, str, str], tuple[str, str]]:
         if cell is None:
             return "", ""
         if side == "published":
-            return texts(cell, cell.published) if cell.published else ("", "")
+            return texts(cell, cell.published) if cell.published else (_latex(cell.printed), "")
         mark = mark_of(cell, sheet.highest_is_best)
         if cell.ours is None:
             return _latex(mark.word), ""

@@ -4,6 +4,7 @@ import json as jsonlib
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 from rich.box import SIMPLE
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -11,6 +12,7 @@ from rich.table import Table
 
 from bandana.data.datasets import find_dataset
 from bandana.devices import resolve_device
+from bandana.errors import UserError
 from bandana.paper.artifact import Piece, Scope
 from bandana.paper.cache import Cache
 from bandana.paper.catalogue import find
@@ -96,8 +98,14 @@ def show_list_of(plan: Plan, jobs: int, json: bool) -> None:
 
 
 def reproduce_and_show(plan: Plan, jobs: int, device: str, budget: float, run: bool) -> None:
-    """Do what is missing, then write everything."""
+    """Do what is missing, then write everything.
+
+    Raises:
+        UserError: A folder cannot be written to; nothing is computed then.
+    """
+    _prove_writable("--out", plan.out)
     if run:
+        _prove_writable("--cache", plan.cache.folder)
         if absent := fetch_missing(plan):
             status.print(
                 f"Neither here nor to be downloaded: {', '.join(absent)}. Their cells say so; `bandana datasets` tells "
@@ -114,6 +122,19 @@ def reproduce_and_show(plan: Plan, jobs: int, device: str, budget: float, run: b
     counts = ", ".join(f"{count} {word}" for word, count in states.items())
     console.print(f"Pieces of work: {counts or 'none is needed'}.")
     console.print(f"Tables, figures and their numbers: [bold]{plan.out}[/bold]\nTo browse them: [bold]{page}[/bold]")
+
+
+def _prove_writable(option: str, folder: Path) -> None:
+    """Make a folder, and a file in it for a moment."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with NamedTemporaryFile(dir=folder):
+            pass
+    except OSError as problem:
+        raise UserError(
+            f"{option} {folder}: must be a folder that can be written to ({problem.strerror or problem}). "
+            f"Choose another one with {option} FOLDER."
+        ) from None
 
 
 def spoken(seconds: float) -> str:

@@ -24,6 +24,10 @@ COUNTS = ("common neighbours", "Adamic-Adar", "resource allocation")
 HELD_OUT = (0.05, 0.10)
 LOGITS = "dot products of embeddings, raw logits ranked"
 SIGMOID = "dot products of embeddings, ranked after a float32 sigmoid, as published"
+TIED = "dot products of embeddings; pairs at exactly 1 after a float32 sigmoid, links and others together"
+WHAT_TIES_DO = (
+    "After the sigmoid these pairs share one rank, which sets the two scorings above apart; see docs/ties.md."
+)
 UNPRINTED = "Rows without a published figure are floors, and gae_tuned, which is newer than the paper."
 CHOSEN_AS_PUBLISHED = "bandana, weights chosen after the sigmoid"
 
@@ -41,7 +45,7 @@ def pieces(scope: Scope) -> Sequence[Piece]:
 
 
 def show(results: Results) -> Sequence[Sheet]:
-    """AUC and AP on logits, the same after the sigmoid, and the average rank over the data sets present."""
+    """AUC and AP on logits, the same after the sigmoid, average ranks over the data sets present, and ties."""
     logits = [
         _sheet("AUC (%) of link prediction, on logits", results, "auc", LOGITS),
         _sheet("AP (%), on logits", results, "ap", LOGITS),
@@ -57,7 +61,7 @@ def show(results: Results) -> Sequence[Sheet]:
             (squashed, "Average rank by AUC and AP, after a float32 sigmoid"),
         )
     ]
-    return [*_over(*logits), *_over(*squashed), *ranks]
+    return [*_over(*logits), *_over(*squashed), *ranks, _ties(results)]
 
 
 def _over(auc: Sheet, ap: Sheet) -> list[Sheet]:
@@ -74,6 +78,13 @@ def _sheet(title: str, results: Results, metric: str, words: str) -> Sheet:
     if metric.endswith("_sigmoid32"):
         return sheet
     return beside([sheet, *(make_sheet(title, results, _count_reading(name, metric), {}) for name in COUNTS)])
+
+
+def _ties(results: Results) -> Sheet:
+    """How many pairs the sigmoid ties, which is what sets the two scorings apart."""
+    reading = Reading(of_training(_row), percent("metrics", "tied_share"), TIED, "seeds")
+    title = "Share (%) of test pairs whose float32 sigmoid is exactly 1"
+    return make_sheet(title, results, reading, {}, notes=[WHAT_TIES_DO], highest_is_best=None)
 
 
 def _methods_only(sheet: Sheet) -> Sheet:

@@ -6,7 +6,7 @@ from typing import Any
 from bandana.paper.artifact import Artifact, Piece, Scope, Sheet
 from bandana.paper.grid import Reading, Results, make_sheet, of_training, percent
 from bandana.paper.published import printed
-from bandana.paper.variants import variant_of, variant_pieces
+from bandana.paper.variants import file_notes, variant_of, variant_pieces
 
 DATASETS = ("cora", "citeseer", "pubmed")
 SHARED = {"model.mask.per_layer": False, "model.predict": "last"}
@@ -32,7 +32,7 @@ def show(results: Results) -> Sequence[Sheet]:
     """Micro-F1 by variant."""
     reading = Reading(of_training(variant_of(VARIANTS)), percent("metrics", "micro_f1"), PROTOCOL, "probes")
     title = "Micro-F1 (%) of node classification by masking strategy"
-    return [make_sheet(title, results, reading, printed("mask-ablation"))]
+    return [make_sheet(title, results, reading, printed("mask-ablation"), notes=file_notes(results, reading))]
 
 
 ARTIFACT = Artifact(

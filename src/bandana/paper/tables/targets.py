@@ -10,7 +10,7 @@ from typing import Any
 
 from bandana.paper.artifact import Artifact, Piece, Scope, Sheet
 from bandana.paper.grid import Reading, Results, make_sheet, of_training, percent
-from bandana.paper.variants import contrast_notes, variant_of, variant_pieces
+from bandana.paper.variants import contrast_notes, file_notes, variant_of, variant_pieces
 
 DATASETS = ("cora", "citeseer", "pubmed")
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
@@ -33,7 +33,8 @@ def show(results: Results) -> Sequence[Sheet]:
     place = of_training(variant_of(VARIANTS))
     reading = Reading(place, percent("metrics", "micro_f1"), PROTOCOL, "probes")
     title = "Micro-F1 (%) of node classification by what is predicted"
-    return [make_sheet(title, results, reading, {}, notes=contrast_notes("aligned", results, reading))]
+    notes = [*contrast_notes("aligned", results, reading), *file_notes(results, reading)]
+    return [make_sheet(title, results, reading, {}, notes=notes)]
 
 
 ARTIFACT = Artifact(

@@ -40,6 +40,7 @@ METHODS: Mapping[str, Mapping[str, Any]] = {
 """With what makes each of them two layers deep, where its recipe does not."""
 PRINTED_AS = {"maskgae_edge": "maskgae"}
 NOTE = "Published on a GTX 3090 with 24 GB; every recipe keeps its own width."
+GPU_ONLY = "memory is read on a GPU only, see --device cuda"
 EPOCHS, ARXIV_EPOCHS = 500, 100
 WARM_UP, TIMED, QUICK_TIMED = 2, 10, 3
 
@@ -83,7 +84,8 @@ def show(results: Results) -> Sequence[Sheet]:
     place = of_training(lambda table: PRINTED_AS.get(table["method"], table["method"]))
     words = f"the median of {TIMED} epochs ({QUICK_TIMED} in a coarse version) times {EPOCHS} ({ARXIV_EPOCHS})"
     seconds = Reading(place, lambda values: float(values["seconds"]), words, None)
-    memory = Reading(place, lambda values: values["peak_mb"], "highest memory of tensors; read on a GPU only", None)
+    words = "highest memory of tensors; read on a GPU only"
+    memory = Reading(place, lambda values: values["peak_mb"], words, None, GPU_ONLY)
     sheets = [
         make_sheet("Pre-training time (s)", scaled, seconds, printed("time"), notes=[NOTE], highest_is_best=False),
         make_sheet("Peak GPU memory (MB)", scaled, memory, printed("memory"), notes=[NOTE], highest_is_best=False),
