@@ -80,6 +80,17 @@ def test_tuned_links_are_those_of_the_rows(dataset: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "task", "metric"),
+    [(name, "node", "micro_f1") for name in CITATIONS] + [(name, "link", "auc") for name in CITATIONS[:2]],
+)
+def test_the_second_search_is_that_of_the_rows(name: str, task: str, metric: str) -> None:
+    (line,) = (line for line in PAGE.splitlines() if line.lower().startswith(f"| {name}, {task}s, "))
+    cells = [cell.strip() for cell in line.split("|")[2:4]]
+    files = (SEEDS, "bandana-tuned-seeds-epyc-torch2.13.0.csv")
+    assert cells == [spoken(rows(file, name, task), metric) for file in files]
+
+
+@pytest.mark.parametrize(
     ("task", "metric", "label"), [("node", "micro_f1", "nodes, micro-F1"), ("link", "auc", "links, AUC")]
 )
 def test_the_floor_without_learning_is_that_of_the_rows(task: str, metric: str, label: str) -> None:
@@ -107,3 +118,13 @@ def test_what_ties_do_to_a_method_is_that_of_the_rows(label: str, method: str) -
     for first, dataset in ((0, "photo"), (4, "computers")):
         scores = [f"{mean(dataset, metric):.1f}" for metric in ("auc", "auc_sigmoid32")]
         assert cells[first : first + 3] == [*scores, f"{mean(dataset, 'tied_share'):.0f} %"]
+
+
+def test_growth_is_that_of_the_page() -> None:
+    with (ROOT / "results" / "reproduce" / "complexity-1.csv").open(encoding="utf-8") as lines:
+        cells = {(row["row"], row["column"]): row for row in csv.DictReader(lines)}
+    section = PAGE.partition("## Complexity")[2].partition("## ")[0].replace("\n", " ")
+    within = sum(row["verdict"] == "same" for row in cells.values())
+    assert f"in {within} of {len(cells)} pairs" in section
+    for place in (("bandwidth masking", "K"), ("total", "|E|"), ("total", "d")):
+        assert f"power {float(cells[place]['ours_mean']):.2f} ± {float(cells[place]['ours_sd']):.2f}" in section

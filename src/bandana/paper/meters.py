@@ -6,30 +6,34 @@ from typing import NamedTuple
 
 import torch
 
+from bandana.devices import torch_threads
+
 
 class Cost(NamedTuple):
     """Seconds of one call, and the megabytes by which a GPU's memory rose at its highest; None on a CPU.
 
-    On a CPU they are seconds of computing in all threads, which other programs on the machine hardly change.
+    On a CPU they are seconds of computing in one thread, which other programs on the machine hardly change; several
+    threads wait for each other, and compute while they do.
     """
 
     seconds: float
     peak_mb: float | None
 
 
-def measure(function: Callable[[], object], device: torch.device, repeats: int = 3) -> Cost:
+def measure(function: Callable[[], object], device: torch.device, repeats: int = 5) -> Cost:
     """The quickest of several calls, after one that warms up: other work on the machine can only slow a call down."""
     clock = time.perf_counter if device.type == "cuda" else time.process_time
-    function()
-    times = []
-    before = start_peak(device)
-    for _ in range(repeats):
-        wait_for(device)
-        started = clock()
+    with torch_threads(1):
         function()
-        wait_for(device)
-        times.append(clock() - started)
-    peak = peak_mb(device)
+        times = []
+        before = start_peak(device)
+        for _ in range(repeats):
+            wait_for(device)
+            started = clock()
+            function()
+            wait_for(device)
+            times.append(clock() - started)
+        peak = peak_mb(device)
     return Cost(min(times), None if peak is None else peak - before)
 
 

@@ -115,7 +115,7 @@ def _cell(piece: Piece, result: Result, order: str, measured: str) -> Cell:
     if ours.sd > UNSURE:
         state, verdict = "not tested", "The measured sizes scatter too much for a power to be told."
     sizes = ", ".join(f"{value:,}" for value in result.values["values"])
-    words = f"the quickest of three calls at {column} = {sizes}"
+    words = f"the quickest of five calls at {column} = {sizes}"
     return Cell(ours=ours, state=state, note=verdict, protocol=words, **facts)
 
 
