@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test tutorial lint types slow clean
+.PHONY: demo test longer lint types slow clean
 
 demo: $(VENV)/installed
 	$(BIN)/bandana demo
@@ -11,8 +11,8 @@ demo: $(VENV)/installed
 test: $(VENV)/installed
 	$(BIN)/pytest -n auto
 
-tutorial: $(VENV)/installed
-	$(BIN)/pytest -m slow tests/test_tutorial.py tests/test_examples.py
+longer: $(VENV)/installed
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m slow tests/test_tutorial.py tests/test_examples.py tests/test_demo.py tests/test_cli.py tests/paper
 
 slow: $(VENV)/installed
 	$(BIN)/pytest -m slow

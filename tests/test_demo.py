@@ -12,6 +12,7 @@ from bandana.paper.cookbook import recipe
 pytest.importorskip("matplotlib", reason="the picture needs the plot extra")
 
 
+@pytest.mark.slow
 def test_the_demo_shows_both_tasks_and_leaves_vectors_and_a_picture(tmp_path, monkeypatch, capsys) -> None:
     short = {"training.epochs": 2, "training.evaluate_every": 1, "probe.repeats": 2}
     monkeypatch.setattr(demo, "recipe", lambda *cell: recipe(*cell, short))

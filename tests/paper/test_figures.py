@@ -293,6 +293,7 @@ def shortened(piece: Piece) -> Piece:
     return Piece(piece.work, {**piece.arguments, "experiment": short})
 
 
+@pytest.mark.slow
 def test_karate_under_three_masks() -> None:
     pieces = list(map(shortened, karate.ARTIFACT.pieces(Scope(quick=True))))
     shown = picture(karate.ARTIFACT, [(piece, Result(perform(piece))) for piece in pieces])
