@@ -394,6 +394,10 @@ S2GAE: list[Table] = [
     ("s2gae", "node link", "model.readout", {MAIN: ("last",)}),  # → s2gae: one of two readouts
 ]
 
+OF_EACH_SET = (
+    "model.degree_weight training.lr model.dropout model.decoder_dropout model.out_width model.decoder_width "
+    "probe.weight_decay probe.normalize"
+)
 MASKGAE: list[Table] = [
     (
         "maskgae_edge maskgae_path",
@@ -416,15 +420,13 @@ MASKGAE: list[Table] = [
     (
         "maskgae_edge maskgae_path",
         "node",
-        "model.degree_weight training.lr model.dropout model.decoder_dropout model.out_width model.decoder_width "
-        "probe.weight_decay probe.normalize",
+        OF_EACH_SET,
         {"cs physics": (0, 0.01, 0.8, 0.2, 64, 32, 1e-3, False)},
     ),
     (
         "maskgae_edge",
         "node",
-        "model.degree_weight training.lr model.dropout model.decoder_dropout model.out_width model.decoder_width "
-        "probe.weight_decay probe.normalize",
+        OF_EACH_SET,
         {
             "cora": (0.003, 0.01, 0.8, 0.2, 64, 32, 1e-3, True),
             "citeseer": (0.001, 0.02, 0.8, 0.2, 64, 32, 0.1, True),
@@ -436,8 +438,7 @@ MASKGAE: list[Table] = [
     (
         "maskgae_path",
         "node",
-        "model.degree_weight training.lr model.dropout model.decoder_dropout model.out_width model.decoder_width "
-        "probe.weight_decay probe.normalize",
+        OF_EACH_SET,
         {
             "cora": (0.004, 0.01, 0.8, 0.2, 64, 32, 1e-3, True),
             "citeseer": (0.001, 0.02, 0.8, 0.2, 64, 32, 0.1, True),

@@ -8,6 +8,9 @@ import torch
 
 from bandana.devices import torch_threads
 
+GPU_ONLY = "memory is read on a GPU only, see --device cuda"
+"""Why a measurement may have no memory."""
+
 
 class Cost(NamedTuple):
     """Seconds of one call, and the megabytes by which a GPU's memory rose at its highest; None on a CPU.

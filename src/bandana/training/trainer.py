@@ -25,8 +25,8 @@ Precision = Literal["float32", "tf32", "bf16"]
 MATMUL_PRECISION: dict[Precision, str] = {"float32": "highest", "tf32": "high", "bf16": "medium"}
 Optimizers: TypeAlias = dict[str, torch.optim.Adam]
 TIME_PER_SAVING = 20.0
-"""How many times longer than a checkpoint took to write there is none: a GPU passes ten epochs of a small graph in less
-time than that."""
+"""Seconds without a checkpoint for each second that the last one took to write: a GPU passes the ten epochs between two
+evaluations of a small graph in less time than that takes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -17,7 +17,7 @@ from bandana.method import Batch, Clock, GraphSpec
 from bandana.methods.bandana import Bandana, BandanaConfig
 from bandana.paper.artifact import Artifact, Cell, Piece, Result, Scope, Score, Sheet, State
 from bandana.paper.grid import Results, absence_notes, state_of
-from bandana.paper.meters import measure
+from bandana.paper.meters import GPU_ONLY, measure
 from bandana.paper.published import printed
 from bandana.paper.work import work
 from bandana.parts.encoders import EncoderConfig
@@ -105,7 +105,7 @@ def _cell(piece: Piece, result: Result, order: str, measured: str) -> Cell:
     facts: dict[str, Any] = {"row": row, "column": column, "published": bound, "origins": (result.origin,)}
     costs = None if result.values is None else result.values[measured]
     if result.values is None or costs is None or None in costs:
-        failure = result.failure or "not run: memory is read on a GPU only, see --device cuda"
+        failure = result.failure or f"not run: {GPU_ONLY}"
         return Cell(ours=None, state=state_of(failure), note=failure, missing=failure, **facts)
     ours = fitted_power(result.values["values"], [max(cost, 1e-9) for cost in costs])
     assert ours.sd is not None

@@ -23,7 +23,7 @@ from bandana.method import GraphSpec
 from bandana.paper.artifact import Artifact, Cell, Piece, Result, Scope, Sheet
 from bandana.paper.cookbook import recipe
 from bandana.paper.grid import Reading, Results, make_sheet, of_training
-from bandana.paper.meters import peak_mb, start_peak, wait_for
+from bandana.paper.meters import GPU_ONLY, peak_mb, start_peak, wait_for
 from bandana.paper.pieces import chosen, datasets_of
 from bandana.paper.published import printed
 from bandana.paper.work import work
@@ -40,7 +40,6 @@ METHODS: Mapping[str, Mapping[str, Any]] = {
 """With what makes each of them two layers deep, where its recipe does not."""
 PRINTED_AS = {"maskgae_edge": "maskgae"}
 NOTE = "Published on a GTX 3090 with 24 GB; every recipe keeps its own width."
-GPU_ONLY = "memory is read on a GPU only, see --device cuda"
 EPOCHS, ARXIV_EPOCHS = 500, 100
 WARM_UP, TIMED, QUICK_TIMED = 2, 10, 3
 
