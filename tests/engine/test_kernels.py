@@ -382,29 +382,36 @@ def test_a_product_reads_operands_of_any_layout(device: torch.device) -> None:
 
 
 def test_long_rows_are_cut_and_added_up(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
-    from bandana.engine.kernels import propagate as row_kernels
+    from bandana.engine.kernels import row_parts
+    from bandana.engine.kernels.propagate import spmm
 
-    monkeypatch.setattr(row_kernels, "_LONGEST", 10)  # more than a program loads at once, which is eight
+    monkeypatch.setattr(row_parts, "_LONGEST", 10)  # more than a program loads at once, which is eight
     structure, _ = rows_of_sizes([3, 0, 23, 10, 11], device)
-    parts = row_kernels._parts(structure.rowptr)
-    assert parts.split
+    parts = row_parts.cut_rows(structure.rowptr)
     assert parts.row[:9].tolist() == [0, 1, 2, 2, 2, 3, 4, 4, 5]
     assert parts.start[:9].tolist() == [0, 3, 3, 13, 23, 26, 36, 46, 47]
+    assert parts.slot[:9].tolist() == [-1, -1, 0, 1, 2, -1, 3, 4, -1]
     values = torch.randn(structure.num_entries, generator=torch.Generator().manual_seed(0)).to(device)
     dense = torch.randn(23, 5, generator=torch.Generator().manual_seed(1)).to(device)
     loop = torch.randn(23, generator=torch.Generator().manual_seed(2)).to(device)
     matrix = torch.zeros(23, 23).double()
     matrix[structure.row.cpu(), structure.col.cpu()] = values.double().cpu()
     expected = (matrix + loop.double().cpu().diag()) @ dense.double().cpu()
-    product = row_kernels.spmm(structure.rowptr, structure.col, values, dense, loop=loop)
+    product = spmm(structure.rowptr, structure.col, values, dense, loop=loop)
     assert relative_error(product.cpu(), expected) < SINGLE
-    torch.use_deterministic_algorithms(True)
-    try:
-        assert not row_kernels._parts(structure.rowptr).split
-        again = row_kernels.spmm(structure.rowptr, structure.col, values, dense, loop=loop)
-    finally:
-        torch.use_deterministic_algorithms(False)
-    assert relative_error(again.cpu(), expected) < SINGLE
+    assert spmm(structure.rowptr, structure.col, values, dense, loop=loop).equal(product)
+
+
+def test_rows_stay_whole_where_nobody_may_wait_for_their_sizes(device: torch.device) -> None:
+    from bandana.engine.kernels import row_parts
+
+    structure, _ = rows_of_sizes([3, 0, 99, 10], device)
+    parts = row_parts._whole_rows(structure.rowptr)
+    assert parts.row.tolist() == list(range(structure.num_rows))
+    assert parts.start.equal(structure.rowptr[:-1])
+    assert parts.slot.eq(-1).all()
+    assert parts.slots == parts.cut_row.numel() == 0
+    assert parts.length >= 99
 
 
 def test_dropped_entries_are_the_same_on_the_way_back(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:

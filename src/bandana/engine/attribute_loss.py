@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-from torch.nn.functional import softplus
+from torch.nn.functional import pad, softplus
 
 from bandana.engine.pair_loss import EXACT_BELOW
 from bandana.engine.propagate import propagate
@@ -23,6 +23,7 @@ AttributeLoss = Literal["bce", "mse"]
 
 _CPU_BLOCK = 1 << 19  # elements of a block's reconstruction: what stays in a core's cache
 _CUDA_BLOCK = 1 << 25  # enough to fill the card
+_ALIGNED = 8  # tensor cores multiply rows of other lengths at a fraction of their rate
 
 
 class RowBlocks(NamedTuple):
@@ -94,6 +95,11 @@ def attribute_balance(targets: Tensor, num_entries: int) -> tuple[Tensor, Tensor
     return (size - total) / total, size / (2 * (size - total))
 
 
+def aligned(weight: Tensor) -> Tensor:
+    """``[width, features]`` with columns of zeros added, so that tensor cores multiply it at their full rate."""
+    return pad(weight, (0, -weight.shape[1] % _ALIGNED))
+
+
 def _squared_error(hidden: Tensor, weight: Tensor, targets: Tensor, pattern: Structure | None) -> Tensor:
     """``Σ (s - y)² = Σ s² - 2 Σ s·y + Σ y²``, the first as ``<Wᵀ(HᵀH), Wᵀ>`` and the second as ``<H, Y Wᵀ>``."""
     energy = ((hidden.T @ hidden) @ weight * weight).sum()
@@ -125,38 +131,41 @@ def _loss_and_gradients(
     cut: RowBlocks,
 ) -> tuple[Tensor, Tensor, Tensor]:
     total = hidden.new_zeros((), dtype=torch.float64)
-    grad_hidden, grad_weight = torch.empty_like(hidden), torch.zeros_like(weight)
+    columns = weight.shape[1]
+    wide = aligned(weight)
+    grad_hidden, grad_wide = torch.empty_like(hidden), torch.zeros_like(wide)
     for start, where, y in _blocks(targets, pattern, cut):
         part = hidden[start : start + cut.rows]
-        output = part @ weight
+        output = part @ wide
         if rectify:
             output.relu_()
-        s = output.view(-1)[where]
+        s = output[where]
         if kind == "mse":
             total += output.square().sum() + (y * (y - 2 * s)).sum()
             grad = 2 * output
-            grad.view(-1)[where] -= 2 * y
+            grad[where] -= 2 * y
         else:
             doubt, belief = softplus(-s, threshold=EXACT_BELOW), softplus(s, threshold=EXACT_BELOW)
-            total += softplus(output, threshold=EXACT_BELOW).sum() + (y * (positive_weight * doubt - belief)).sum()
+            everywhere = softplus(output[:, :columns], threshold=EXACT_BELOW).sum()
+            total += everywhere + (y * (positive_weight * doubt - belief)).sum()
             grad = output.sigmoid()
-            grad.view(-1)[where] -= y * (positive_weight * torch.sigmoid(-s) + torch.sigmoid(s))
+            grad[where] -= y * (positive_weight * torch.sigmoid(-s) + torch.sigmoid(s))
         if rectify:
             grad.mul_(output > 0)
-        torch.mm(grad, weight.T, out=grad_hidden[start : start + cut.rows])
-        grad_weight.addmm_(part.T, grad)
-    return total.to(hidden.dtype), grad_hidden, grad_weight
+        torch.mm(grad, wide.T, out=grad_hidden[start : start + cut.rows])
+        grad_wide.addmm_(part.T, grad)
+    return total.to(hidden.dtype), grad_hidden, grad_wide[:, :columns]
 
 
-def _blocks(targets: Tensor, pattern: Structure | None, cut: RowBlocks) -> Iterator[tuple[int, slice | Tensor, Tensor]]:
-    """For each block of rows: its first row, the places of its targets counted within the block, and the targets."""
+def _blocks(targets: Tensor, pattern: Structure | None, cut: RowBlocks) -> Iterator[tuple[int, Any, Tensor]]:
+    """For each block of rows: its first row, the places of its targets within the block, and the targets."""
     if pattern is None:
         for start in range(0, targets.shape[0], cut.rows):
-            yield start, slice(None), targets[start : start + cut.rows].reshape(-1)
+            yield start, (slice(None), slice(targets.shape[1])), targets[start : start + cut.rows]
         return
     for index, (begin, end) in enumerate(pairwise(cut.bounds)):
         start, entries = index * cut.rows, slice(begin, end)
-        yield start, (pattern.row[entries] - start) * pattern.num_cols + pattern.col[entries], targets[entries]
+        yield start, (pattern.row[entries] - start, pattern.col[entries]), targets[entries]
 
 
 def _rows_of(num_columns: int, device: torch.device) -> int:

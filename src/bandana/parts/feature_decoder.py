@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from bandana.engine.attention import attend, attention_shares
+from bandana.engine.attribute_loss import aligned
 from bandana.engine.dropout import dropout
 from bandana.engine.propagate import row_sums
 from bandana.graph import Features, Graph, SparseFeatures
@@ -26,9 +27,9 @@ def cosines(first: Tensor, second: Tensor) -> Tensor:
 def cosines_with_features(mixed: Tensor, weight: Tensor, bias: Tensor, x: Features, nodes: Tensor) -> Tensor:
     """``[m]`` cosine between ``mixed @ weight + bias`` and the features of some nodes.
 
-    Against sparse features the product is never written out: with ``V`` the weight and the bias below it, and ``r`` a
-    row of `mixed` and a one beside it, the prediction is ``r V``, its dot product with ``x`` is ``r · (x Vᵀ)``, and its
-    squared length is ``r (V Vᵀ) rᵀ``.
+    Against sparse features the product is never written out: with ``W`` the weight, ``b`` the bias and ``m`` a row of
+    `mixed`, the prediction ``m W + b`` has the dot product ``m · (x Wᵀ) + x · b`` with ``x``, and its squared length is
+    ``m (W Wᵀ) mᵀ + 2 m · (W b) + b · b``.
 
     Args:
         mixed: ``[m, width]``.
@@ -39,12 +40,12 @@ def cosines_with_features(mixed: Tensor, weight: Tensor, bias: Tensor, x: Featur
     """
     if not isinstance(x, SparseFeatures):
         return cosines(torch.addmm(bias, mixed, weight), x.index_select(0, nodes))
-    affine = torch.cat([weight, bias.unsqueeze(0)])
-    extended = torch.cat([mixed, mixed.new_ones(mixed.shape[0], 1)], dim=1)
-    seen = project(x, affine.t(), 0.0, None).index_select(0, nodes)
+    seen = project(x, weight.t(), 0.0, None).index_select(0, nodes)
+    dots = (mixed * seen).sum(1) + project(x, bias.unsqueeze(1), 0.0, None).squeeze(1).index_select(0, nodes)
+    wide = aligned(weight)
+    squares = (mixed @ (wide @ wide.t()) * mixed).sum(1) + 2 * (mixed @ (weight @ bias)) + bias.dot(bias)
     lengths = row_sums(x.structure, x.values.square())
-    squares = (extended @ (affine @ affine.t()) * extended).sum(1)
-    return _cosine((extended * seen).sum(1), squares, lengths.index_select(0, nodes))
+    return _cosine(dots, squares, lengths.index_select(0, nodes))
 
 
 def _cosine(dots: Tensor, first_squares: Tensor, second_squares: Tensor) -> Tensor:

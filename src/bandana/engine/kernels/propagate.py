@@ -1,23 +1,20 @@
 # mypy: disable-error-code="import-untyped,import-not-found,untyped-decorator,no-untyped-def,unused-ignore"
 """A CSR product: no copy of the values in another order, and dropout that is never stored.
 
-A program takes a row, or a part of a long one: the hubs of a graph would otherwise keep the whole card waiting. Only
-the parts of long rows are added up with atomics, and none are where torch was asked for repeatable results.
+A program takes a row, or a part of a long one: the hubs of a graph would otherwise keep the whole card waiting. The
+parts of a row are added up afterwards, in their order, so that results repeat bit for bit.
 """
-
-from typing import NamedTuple
 
 import torch
 import triton
 from torch import Tensor
-from torch.utils.weak import WeakIdKeyDictionary
 from triton import language as tl
 
 from bandana.engine.kernels.hashing import LEVELS, keeps_entry
+from bandana.engine.kernels.row_parts import add_up, cut_rows
 
 _WARP_TILE = 1024  # elements of the dense operand that a program, one warp, has in flight: no sum crosses warps
 _MOST_ENTRIES, _MOST_COLUMNS = 32, 256
-_LONGEST = 64  # entries of a part
 
 
 def spmm(
@@ -46,16 +43,17 @@ def spmm(
     rows, width = rowptr.numel() - 1, dense.shape[1]
     # A kernel steps from one element to the next, whatever the strides: one head of attention's shares has others.
     values, dense, loop = values.contiguous(), dense.contiguous(), None if loop is None else loop.contiguous()
-    parts = _parts(rowptr)
-    out = dense.new_zeros(rows, width) if parts.split else dense.new_empty(rows, width)
+    parts, out = cut_rows(rowptr), dense.new_empty(rows, width)
     if out.numel() == 0:
         return out
+    partial = dense.new_empty(parts.slots, width)
     columns = min(triton.next_power_of_2(width), _MOST_COLUMNS)
     with torch.cuda.device_of(dense):
         _row_parts[(parts.row.numel(), triton.cdiv(width, columns))](
             rowptr,
             parts.row,
             parts.start,
+            parts.slot,
             col,
             values,
             entry,
@@ -63,6 +61,7 @@ def spmm(
             loop,
             seed,
             out,
+            partial,
             round((1 - drop) * LEVELS),
             width,
             parts.length,
@@ -73,37 +72,8 @@ def spmm(
             COLUMNS=columns,
             num_warps=1,
         )
+    add_up(parts, partial, out)
     return out
-
-
-class _Parts(NamedTuple):
-    """Rows ``[parts]``, first entries ``[parts]``, the most entries of a part, and whether any row has several."""
-
-    row: Tensor
-    start: Tensor
-    length: int
-    split: bool
-
-
-_known: "WeakIdKeyDictionary" = WeakIdKeyDictionary()
-
-
-def _parts(rowptr: Tensor) -> _Parts:
-    """Cut long rows. The answer is kept as long as `rowptr` lives: a structure is used in every step of a training.
-
-    One that is made anew within a recorded step must not wait for its answer, so its rows stay whole.
-    """
-    made_in_recording = rowptr.is_cuda and rowptr not in _known and torch.cuda.is_current_stream_capturing()
-    if made_in_recording or torch.are_deterministic_algorithms_enabled():
-        every = torch.arange(rowptr.numel() - 1, device=rowptr.device)
-        return _Parts(every, rowptr[:-1], torch.iinfo(torch.int32).max, split=False)
-    if rowptr not in _known:
-        counts = (rowptr.diff() + _LONGEST - 1).div(_LONGEST, rounding_mode="floor").clamp(min=1)
-        row = torch.repeat_interleave(counts)
-        place = torch.arange(row.numel(), device=row.device) - (counts.cumsum(0) - counts)[row]
-        _known[rowptr] = _Parts(row, rowptr[row] + place * _LONGEST, _LONGEST, split=row.numel() > counts.numel())
-    parts: _Parts = _known[rowptr]
-    return parts
 
 
 @triton.jit
@@ -111,6 +81,7 @@ def _row_parts(
     rowptr,
     part_row,
     part_start,
+    part_slot,
     col,
     values,
     entry,
@@ -118,6 +89,7 @@ def _row_parts(
     loop,
     seed,
     out,
+    partial,
     kept,
     width,
     length,
@@ -132,24 +104,23 @@ def _row_parts(
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     real = column < width
     total = tl.zeros([COLUMNS], tl.float32)
-    whole_start = tl.load(rowptr + row)
-    whole_end = tl.load(rowptr + row + 1)
-    end = tl.minimum(start + length, whole_end)
+    end = tl.minimum(start + length, tl.load(rowptr + row + 1))
     for first in range(start, end, SLOTS):
         place = first + tl.arange(0, SLOTS)
         inside = place < end
-        slot = tl.load(entry + place, mask=inside, other=0) if PERMUTED else place
-        value = tl.load(values + slot, mask=inside, other=0.0)
+        where = tl.load(entry + place, mask=inside, other=0) if PERMUTED else place
+        value = tl.load(values + where, mask=inside, other=0.0)
         if DROPOUT:
-            value = tl.where(keeps_entry(seed, slot, kept), value, 0.0)
+            value = tl.where(keeps_entry(seed, where, kept), value, 0.0)
         source = tl.load(col + place, mask=inside, other=0).to(tl.int64)
         used = (value != 0.0)[:, None] & real[None, :]  # rows that count for nothing are not even read
         block = tl.load(dense + source[:, None] * width + column[None, :], mask=used, other=0.0)
         total += tl.sum(value[:, None] * block, 0)
     if LOOP:
         own = tl.load(loop + row) * tl.load(dense + row * width + column, mask=real, other=0.0)
-        total += tl.where(start == whole_start, own, 0.0)
-    if whole_end - whole_start <= length:
+        total += tl.where(start == tl.load(rowptr + row), own, 0.0)
+    slot = tl.load(part_slot + tl.program_id(0))
+    if slot < 0:
         tl.store(out + row * width + column, total, mask=real)
     else:
-        tl.atomic_add(out + row * width + column, total, mask=real, sem="relaxed")
+        tl.store(partial + slot * width + column, total, mask=real)

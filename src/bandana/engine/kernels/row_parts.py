@@ -45,9 +45,12 @@ _known: "WeakIdKeyDictionary" = WeakIdKeyDictionary()
 def cut_rows(rowptr: Tensor) -> Parts:
     """Cut what ``[rows + 1]`` `rowptr` bounds. The answer is kept as long as `rowptr` lives.
 
-    The first call for a structure waits for the device; the calls of a recorded step find the answer.
+    The first call for a structure waits for the device; the calls of a recorded step find the answer. A structure that
+    is made anew within a recorded step cannot be waited for, so its rows stay whole.
     """
     if rowptr not in _known:
+        if rowptr.is_cuda and torch.cuda.is_current_stream_capturing():
+            return _whole_rows(rowptr)
         counts = (rowptr.diff() + _LONGEST - 1).div(_LONGEST, rounding_mode="floor").clamp(min=1)
         row = torch.repeat_interleave(counts)
         nth = torch.arange(row.numel(), device=row.device) - (counts.cumsum(0) - counts)[row]
@@ -60,6 +63,12 @@ def cut_rows(rowptr: Tensor) -> Parts:
         _known[rowptr] = Parts(row, start, slot, cut_row, cut_slot, int(cut_slot[-1]), _LONGEST)
     parts: Parts = _known[rowptr]
     return parts
+
+
+def _whole_rows(rowptr: Tensor) -> Parts:
+    every = torch.arange(rowptr.numel() - 1, device=rowptr.device)
+    none = every[:0]
+    return Parts(every, rowptr[:-1], torch.full_like(every, -1), none, none, 0, torch.iinfo(torch.int32).max)
 
 
 def add_up(parts: Parts, partial: Tensor, out: Tensor) -> None:
