@@ -13,8 +13,9 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-from torch.nn.functional import pad, softplus
+from torch.nn.functional import softplus
 
+from bandana.engine.alignment import aligned_rows
 from bandana.engine.pair_loss import EXACT_BELOW
 from bandana.engine.propagate import propagate
 from bandana.engine.structure import Structure
@@ -23,7 +24,6 @@ AttributeLoss = Literal["bce", "mse"]
 
 _CPU_BLOCK = 1 << 19  # elements of a block's reconstruction: what stays in a core's cache
 _CUDA_BLOCK = 1 << 25  # enough to fill the card
-_ALIGNED = 8  # tensor cores multiply rows of other lengths at a fraction of their rate
 
 
 class RowBlocks(NamedTuple):
@@ -95,11 +95,6 @@ def attribute_balance(targets: Tensor, num_entries: int) -> tuple[Tensor, Tensor
     return (size - total) / total, size / (2 * (size - total))
 
 
-def aligned(weight: Tensor) -> Tensor:
-    """``[width, features]`` with columns of zeros added, so that tensor cores multiply it at their full rate."""
-    return pad(weight, (0, -weight.shape[1] % _ALIGNED))
-
-
 def _squared_error(hidden: Tensor, weight: Tensor, targets: Tensor, pattern: Structure | None) -> Tensor:
     """``Σ (s - y)² = Σ s² - 2 Σ s·y + Σ y²``, the first as ``<Wᵀ(HᵀH), Wᵀ>`` and the second as ``<H, Y Wᵀ>``."""
     energy = ((hidden.T @ hidden) @ weight * weight).sum()
@@ -132,7 +127,7 @@ def _loss_and_gradients(
 ) -> tuple[Tensor, Tensor, Tensor]:
     total = hidden.new_zeros((), dtype=torch.float64)
     columns = weight.shape[1]
-    wide = aligned(weight)
+    wide = aligned_rows(weight)
     grad_hidden, grad_wide = torch.empty_like(hidden), torch.zeros_like(wide)
     for start, where, y in _blocks(targets, pattern, cut):
         part = hidden[start : start + cut.rows]

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from bandana.engine.alignment import aligned_columns
 from bandana.engine.attention import attend, attention_shares
 from bandana.engine.dropout import dropped_product, keep_mask
 from bandana.engine.structure import Structure
@@ -72,8 +73,9 @@ class GATLayer(nn.Module):
         """
         if generator is None or self.feature_dropout == 0:
             return (row @ self._map()).expand(copies, -1)
-        ones = row.new_ones(1, row.shape[1]).expand(copies, -1)
-        return dropped_product(ones, row.t() * self._map(), self.feature_dropout, generator)
+        weight = aligned_columns(row.t() * self._map())
+        ones = row.new_ones(1, weight.shape[0]).expand(copies, -1)
+        return dropped_product(ones, weight, self.feature_dropout, generator)
 
     def _map(self) -> Tensor:
         return self.weight if self.skip is None else torch.cat([self.weight, self.skip], dim=1)

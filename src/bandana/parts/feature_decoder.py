@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor, nn
 
+from bandana.engine.alignment import aligned_rows
 from bandana.engine.attention import attend, attention_shares
-from bandana.engine.attribute_loss import aligned
 from bandana.engine.dropout import dropout
 from bandana.engine.propagate import row_sums
 from bandana.graph import Features, Graph, SparseFeatures
@@ -42,7 +42,7 @@ def cosines_with_features(mixed: Tensor, weight: Tensor, bias: Tensor, x: Featur
         return cosines(torch.addmm(bias, mixed, weight), x.index_select(0, nodes))
     seen = project(x, weight.t(), 0.0, None).index_select(0, nodes)
     dots = (mixed * seen).sum(1) + project(x, bias.unsqueeze(1), 0.0, None).squeeze(1).index_select(0, nodes)
-    wide = aligned(weight)
+    wide = aligned_rows(weight)
     squares = (mixed @ (wide @ wide.t()) * mixed).sum(1) + 2 * (mixed @ (weight @ bias)) + bias.dot(bias)
     lengths = row_sums(x.structure, x.values.square())
     return _cosine(dots, squares, lengths.index_select(0, nodes))
