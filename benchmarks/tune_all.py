@@ -53,8 +53,8 @@ SEEDS = {"photo": 1, "computers": 1, "cs": 1, "physics": 1}
 SHARE = re.compile(r"(?=.*[1-9])\d+(\.\d+)?")
 """A positive number."""
 LIMITS: Mapping[str, Mapping[str, float]] = {
-    "cora": {"model.encoder.width": 512, LENGTH: 200},
-    "citeseer": {"model.encoder.width": 512, LENGTH: 200},
+    "cora": {LENGTH: 200},
+    "citeseer": {LENGTH: 200},
     "pubmed": {"model.encoder.width": 512, LENGTH: 100},
     "photo": {"model.encoder.width": 512},
     "cs": {"model.encoder.width": 512},
@@ -66,20 +66,46 @@ TWO_LAYERS = {
     "model.encoder.num_layers": 2,
     "model.mask.distribution": "bernoulli",
     "model.target": "constant",
+    "training.lr": 0.01,
+    "training.weight_decay": 5e-5,
 }
+OFTEN_DROPPED = {"model.decoder_dropout": 0.6, "model.negatives_per_edge": 4.0}
+WITH_FEATURES = {"readout.skip": 1.0, "readout.skip_smoothing": 2}
 ALSO: Mapping[str, Sequence[Mapping[str, Any]]] = {
-    "node": [
-        {**TWO_LAYERS, "probe.weight_decay": 0.02},
-        {**TWO_LAYERS, "training.lr": 0.01},
-        {**TWO_LAYERS, "model.decoder_dropout": 0.6},
-        {"model.mask.temperature": 0.05, "model.target": "constant", "model.negatives_per_edge": 4.0},
+    "node": [{"model.decoder_dropout": 0.6}, {"model.target": "constant"}, TWO_LAYERS],
+    "link": [{"model.decoder_dropout": 0.8}, OFTEN_DROPPED],
+    "cora-node": [
+        {**TWO_LAYERS, "model.encoder.width": 1024},
+        {**TWO_LAYERS, "model.decoder_dropout": 0.0, "model.negatives_per_edge": 4.0},
+        {**TWO_LAYERS, "model.decoder_dropout": 0.0, "model.encoder.num_layers": 3},
     ],
-    "link": [
-        {"model.negatives_per_edge": 4.0, "model.decoder_dropout": 0.6},
-        {"model.negatives_per_edge": 2.0, "model.mask.temperature": 0.05, "model.target": "constant"},
+    "citeseer-node": [
+        {**TWO_LAYERS, "training.lr": 0.02, "model.decoder_dropout": 0.0, "model.encoder.width": 1024},
+        {**TWO_LAYERS, "training.lr": 0.02, "model.decoder_dropout": 0.0, "model.negatives_per_edge": 4.0},
+        {**TWO_LAYERS, "training.lr": 0.02, "model.decoder_dropout": 0.0, "model.encoder.width": 512},
+    ],
+    "pubmed-node": [
+        {**TWO_LAYERS, "model.encoder.dropout": 0.6, "model.decoder_dropout": 0.7, "features": "row_normalised"},
+        {**TWO_LAYERS, "model.encoder.dropout": 0.6, "model.decoder_dropout": 0.7},
+        {**TWO_LAYERS, "model.decoder_dropout": 0.7, "features": "row_normalised"},
+    ],
+    "cora-link": [
+        {**OFTEN_DROPPED, **WITH_FEATURES, "model.encoder.width": 512, "readout.skip": 0.6},
+        {**OFTEN_DROPPED, "model.readout": "concat", "readout.smoothing": 1},
+        {**WITH_FEATURES, "model.encoder.width": 512, "readout.skip": 0.6},
+    ],
+    "citeseer-link": [
+        WITH_FEATURES,
+        {**WITH_FEATURES, "model.decoder_dropout": 0.8},
+        {**WITH_FEATURES, "model.decoder_dropout": 0.8, "model.encoder.width": 512},
+    ],
+    "computers-link": [
+        {"model.decoder_dropout": 0.8},
+        {"model.decoder_dropout": 0.8, "training.lr": 0.002},
+        {"model.decoder_dropout": 0.8, "model.decoder_width": 128},
     ],
 }
-"""Tried first in every cell: what did well on validation data of the citation graphs in some runs by hand."""
+"""Tried first, in a cell or in all others of a task: what did well on validation data in some runs by hand."""
 
 
 def search_of(method: str, dataset: str, task: Any, changes: Mapping[str, Any]) -> Search:
@@ -105,7 +131,7 @@ def runners_of(cells: Iterable[str], out: Path, method: str, changes: Mapping[st
             raise UserError(f"--cells: write DATASET-TASK or DATASET-TASK=SHARE, such as cora-node=1.5, got {cell!r}.")
         search = search_of(method, dataset, task, changes)
         folder = SearchFolder(out / name, search.to_table(device))
-        also = [_inside(search.space, picked) for picked in ALSO[task]]
+        also = [_inside(search.space, picked) for picked in ALSO.get(name, ALSO[task])]
         trials = {trial.number: trial for trial in folder.trials()}
         runners.append(Runner(search, folder, float(share or 1), also, trials))
     return runners

@@ -12,6 +12,7 @@ from bandana.data.splits import split_edges
 from bandana.errors import UserError
 from bandana.experiment import Experiment, run, run_seed
 from bandana.paper.cookbook import recipe
+from bandana.paper.pieces import digest_of
 
 SHORT = {"training.epochs": 4, "training.evaluate_every": 2, "probe.repeats": 2}
 CPU = torch.device("cpu")
@@ -108,6 +109,35 @@ def test_configurations_survive_a_file(tmp_path) -> None:
     path = tmp_path / "config.toml"
     path.write_text(to_toml(to_table(experiment)))
     assert Experiment.from_table(read_toml(path)) == experiment
+
+
+def test_a_readout_is_what_chooses_and_what_is_scored(karate: Dataset, monkeypatch) -> None:
+    judged = {"dot_product_auc": [], "dot_product_probe": []}
+    for name, seen in judged.items():
+        original = getattr(pipeline, name)
+
+        def spy(z, *rest, original=original, seen=seen, **options):
+            seen.append(z.shape[1])
+            return original(z, *rest, **options)
+
+        monkeypatch.setattr(pipeline, name, spy)
+    data = replace(karate, graph=replace(karate.graph, x=torch.eye(34)[:, :7]))
+    experiment = recipe("bandana", "karate", "link", {**SHORT, "readout.skip": 0.5, "readout.smoothing": 1})
+    result = run_seed(experiment, data, 0, CPU, floors=False)
+    width = result.method.embed(data.graph).shape[1] + 7
+    assert judged == {"dot_product_auc": [width, width], "dot_product_probe": [width]}
+    assert result.embedding.shape[1] == width
+
+
+def test_a_readout_that_does_nothing_is_not_written_down() -> None:
+    """Settings are told apart by their text: that of all earlier runs stays what it was."""
+    table = to_table(recipe("bandana", "cora", "node"))
+    assert "readout" not in table
+    assert digest_of(table) == "88a8c542"
+    changed = recipe("bandana", "cora", "node", {"readout.smoothing": 2})
+    assert to_table(changed)["readout"] == {"smoothing": 2}
+    assert to_table(recipe("bandana", "cora", "node", {"readout.smoothing": 0, "readout.skip": 0.0})) == table
+    assert Experiment.from_table(to_table(changed)) == changed
 
 
 def test_a_configuration_must_name_its_method() -> None:

@@ -43,12 +43,16 @@ def patch(default: T, changes: Mapping[str, Any], path: str = "") -> T:
 
 
 def to_table(config: Any) -> dict[str, Any]:
-    """The configuration as nested plain values, ready for `write_toml`; fields that are None are left out."""
+    """The configuration as nested plain values, ready for `write_toml`.
+
+    Fields that are None are left out, and so are parts that have no others.
+    """
     table: dict[str, Any] = {}
     for field in fields(config):
         value = getattr(config, field.name)
-        if value is not None:
-            table[field.name] = to_table(value) if is_dataclass(value) else value
+        inner = to_table(value) if is_dataclass(value) else value
+        if inner is not None and (inner != {} or not fields(value)):
+            table[field.name] = inner
     return table
 
 

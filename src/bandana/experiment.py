@@ -25,6 +25,7 @@ from bandana.evaluation.metrics import checked_score, exact_auc
 from bandana.graph import Graph, dense
 from bandana.method import GraphSpec, Method
 from bandana.parts.floor import smoothed
+from bandana.parts.readout import AS_IT_IS, ReadoutConfig, read_out
 from bandana.registry import get_method
 from bandana.reporting.record import Metrics, RunFolder, RunRecord, SeedRecord
 from bandana.seeds import OnSeed, load_once, side_by_side, telling
@@ -63,6 +64,7 @@ class Experiment:
     model: Any
     training: TrainingConfig = field(default_factory=TrainingConfig)
     split: SplitConfig = field(default_factory=SplitConfig)
+    readout: ReadoutConfig = AS_IT_IS
     probe: LinearProbeConfig = field(default_factory=LinearProbeConfig)
 
     def __post_init__(self) -> None:
@@ -183,7 +185,7 @@ def run_seed(
         method, edges.train, experiment.training, seed=seed, monitor=monitor, checkpoint=checkpoint, on_epoch=on_epoch
     )
     started = time.perf_counter()
-    embedding = embed(method, evaluation.graph)
+    embedding = embed(method, evaluation.graph, experiment.readout)
     metrics = evaluation.score(embedding)
     if experiment.task == "link" and (decoder := _decoder(method, edges.test_graph)) is not None:
         metrics |= {f"decoder_{name}": value for name, value in end_to_end(decoder, edges.test).items()}
@@ -205,8 +207,7 @@ def profile(
     experiment: Experiment, *, seed: int = 0, device: str = "auto", data_root: Path | None = None
 ) -> list[Operation]:
     """Where the time of an epoch of pre-training goes."""
-    where = resolve_device(device)
-    data = load(experiment.dataset, data_root)
+    where, data = resolve_device(device), load(experiment.dataset, data_root)
     graph = preprocess(data.graph, experiment.features).to(where)
     train = edges_of(experiment, data, graph, seed).train
     method = build(experiment, GraphSpec.of(graph), seed).to(where)
@@ -221,10 +222,10 @@ def build(experiment: Experiment, spec: GraphSpec, seed: int) -> Method:
 
 
 @torch.no_grad()
-def embed(method: Method, graph: Graph) -> Tensor:
+def embed(method: Method, graph: Graph, readout: ReadoutConfig = AS_IT_IS) -> Tensor:
     """``[nodes, width]`` embeddings in evaluation mode."""
     method.eval()
-    return method.embed(graph)
+    return read_out(method.embed(graph), graph, readout)
 
 
 def edges_of(experiment: Experiment, data: Dataset, graph: Graph, seed: int) -> EdgeSplit:
@@ -258,7 +259,7 @@ def _floors(experiment: Experiment, evaluation: Evaluation, method: Method, edge
     if evaluation.graph.has_features:
         floors["raw features"] = evaluation.score(dense(evaluation.graph.x))
         floors["smoothed features"] = evaluation.score(smoothed(evaluation.graph))
-    floors["untrained encoder"] = evaluation.score(embed(method, evaluation.graph))
+    floors["untrained encoder"] = evaluation.score(embed(method, evaluation.graph, experiment.readout))
     if experiment.task == "link":
         floors |= heuristic_floors(edges.test_graph, edges.test)
     return floors
@@ -275,10 +276,9 @@ def monitor_of(experiment: Experiment, method: Method, edges: EdgeSplit) -> Call
     def score() -> Tensor:
         if experiment.monitor == "decoder" and decoder is not None:
             return exact_auc(decoder(edges.valid.positive), decoder(edges.valid.negative))
-        return dot_product_auc(method.embed(edges.train), edges.valid, as_published=sigmoid)
+        return dot_product_auc(embed(method, edges.train, experiment.readout), edges.valid, as_published=sigmoid)
 
     scored = Recorded(score) if edges.train.device.type == "cuda" and method.replayable else score
-
     return lambda: checked_score(scored())
 
 

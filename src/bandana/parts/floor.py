@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor, nn
 
-from bandana.engine.propagate import gcn_weights, propagate
 from bandana.graph import Graph, dense
 from bandana.method import Batch, Clock, Method
+from bandana.parts.readout import smooth
 
 USUAL_STEPS = 2
 """Of smoothing: Wu et al., ICML 2019, section 4."""
@@ -23,7 +23,4 @@ class Floor(Method):
 
 def smoothed(graph: Graph, steps: int = USUAL_STEPS) -> Tensor:
     """``[nodes, features]`` features after some steps of a GCN's propagation, ``Âᵏ X``."""
-    plain, x = gcn_weights(graph.structure, graph.weight), dense(graph.x)
-    for _ in range(steps):
-        x = propagate(graph.structure, plain.values, x, plain.loop)
-    return x
+    return smooth(dense(graph.x), graph, steps)

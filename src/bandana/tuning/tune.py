@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from operator import attrgetter
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -23,7 +22,7 @@ from bandana.tuning.folder import SearchFolder, recipe_text
 from bandana.tuning.sampling import importance, propose, require_optuna
 from bandana.tuning.space import OneOf, Space, spoken
 from bandana.tuning.trials import Trial, best_of, search, winner_of
-from bandana.tuning.validation import validation_score_of, validation_scores
+from bandana.tuning.validation import validation_score_of, validation_scores, value_of
 
 FIRST_SEED = 1000
 """Searches take seeds from here on and reported runs from 0, so that no luck of a seed is both chosen and reported."""
@@ -61,7 +60,7 @@ class Search:
     @property
     def first(self) -> dict[str, Any]:
         """What the experiment itself has for the options of the space."""
-        return {option: attrgetter(option)(self.experiment) for option in self.space}
+        return {option: value_of(self.experiment, option) for option in self.space}
 
     def with_values(self, values: Mapping[str, Any]) -> Experiment:
         """The experiment with some options changed."""

@@ -17,11 +17,15 @@ from bandana.evaluation.linear_probe import validation_score
 from bandana.experiment import Experiment, build, edges_of, embed, monitor_of
 from bandana.graph import Graph
 from bandana.method import GraphSpec, Method
+from bandana.parts.readout import read_out
 from bandana.training.trainer import OnEpoch, TrainingState, pretrain
 from bandana.tuning.space import OneOf, Space
 
 LENGTH = "training.epochs"
-READABLE = (LENGTH, "probe.weight_decay", "probe.normalize")
+READABLE = (
+    *(LENGTH, "probe.weight_decay", "probe.normalize"),
+    *("readout.smoothing", "readout.skip", "readout.skip_smoothing"),
+)
 
 
 def validation_scores(
@@ -68,7 +72,13 @@ def validation_score_of(
     state = pretrain(method, edges.train, experiment.training, seed=seed, monitor=monitor, on_epoch=on_epoch)
     if experiment.task == "link":
         return state.progress.best_value
-    return _node_score(embed(method, graph), experiment, data, seed)
+    return _node_score(embed(method, graph, experiment.readout), experiment, data, seed)
+
+
+def value_of(experiment: Experiment, option: str) -> Any:
+    """What an experiment has for a dotted option; a number that is not set counts as zero."""
+    value = attrgetter(option)(experiment)
+    return 0 if value is None else value
 
 
 def readable(experiment: Experiment, space: Space) -> dict[str, tuple[Any, ...]]:
@@ -86,11 +96,11 @@ def read_off(
     device: torch.device,
     choices: Mapping[str, Sequence[Any]],
 ) -> tuple[dict[str, Any], list[float]]:
-    """The best lengths of training and probes for an experiment, and the validation scores of every seed with them.
+    """The best lengths of training, readouts and probes for an experiment, and every seed's validation score with them.
 
-    A training that is stopped by nothing and whose rate is level passes through all shorter ones on its way, and a
-    probe only reads. So one training per seed serves all choices: the length is chosen with the experiment's own probe,
-    then the probe's options one by one.
+    A training that is stopped by nothing and whose rate is level passes through all shorter ones on its way, and
+    readouts and probes only read. So one training per seed serves all choices: the length is chosen first, with the
+    experiment's own readout and probe, then the other options one by one.
 
     Args:
         experiment: What to judge; nodes, as `readable` wants it.
@@ -101,14 +111,18 @@ def read_off(
     """
     lengths = sorted(choices.get(LENGTH, [experiment.training.epochs]))
     longest = patch(experiment, nest({LENGTH: lengths[-1]}))
+    graph = preprocess(data.graph, experiment.features).to(device)
     by_seed = [_embeddings(longest, data, seed, device, lengths) for seed in seeds]
 
     def scores(values: Mapping[str, Any]) -> list[float]:
         chosen = patch(longest, nest(values))
         place = lengths.index(chosen.training.epochs)
-        return [_node_score(kept[place], chosen, data, seed) for kept, seed in zip(by_seed, seeds, strict=True)]
+        return [
+            _node_score(read_out(kept[place], graph, chosen.readout), chosen, data, seed)
+            for kept, seed in zip(by_seed, seeds, strict=True)
+        ]
 
-    best: dict[str, Any] = {option: attrgetter(option)(experiment) for option in choices if option != LENGTH}
+    best: dict[str, Any] = {option: value_of(experiment, option) for option in choices if option != LENGTH}
     found: list[float] = []
     for option, values in {LENGTH: lengths, **choices}.items():
         for value in values:
@@ -122,7 +136,7 @@ def read_off(
 def _embeddings(
     experiment: Experiment, data: Dataset, seed: int, device: torch.device, lengths: Collection[int]
 ) -> list[Tensor]:
-    """``[nodes, width]`` embeddings after several numbers of epochs of one pre-training."""
+    """``[nodes, width]`` embeddings, not read out yet, after several numbers of epochs of one pre-training."""
     graph, edges, method = _prepared(experiment, data, seed, device)
     kept: list[Tensor] = []
 
