@@ -26,7 +26,7 @@ from bandana.tuning.race import FIRST_FRESH_SEED, Rules, Runner, Work, next_work
 from bandana.tuning.space import Interval, OneOf, Space, without
 from bandana.tuning.trials import Trial, winner_of
 from bandana.tuning.tune import Search
-from bandana.tuning.validation import read_off, readable, validation_scores
+from bandana.tuning.validation import climbed, read_off, readable, validation_scores
 
 pytest.importorskip("optuna", reason="tuning needs the extra 'tune'")
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
@@ -91,6 +91,25 @@ def test_one_training_serves_all_lengths_and_probes(karate: Dataset) -> None:
     ]
     assert fmean(scores) >= max(lengths)
     assert choices["training.epochs"][lengths.index(max(lengths))] == best["training.epochs"]
+
+
+def test_choices_are_made_until_no_single_change_helps() -> None:
+    """The skip pays only with little decay, and that decay only with the skip: no path of single gains leads there."""
+    gains = {(0.0, 1e-3): 0.5, (0.0, 1e-5): 0.4, (1.0, 1e-3): 0.3, (1.0, 1e-5): 0.9}
+    asked = []
+
+    def scores(values: dict[str, Any]) -> list[float]:
+        asked.append(tuple(values.values()))
+        return [gains[values["readout.skip"], values["probe.weight_decay"]] + (values["training.epochs"] == 20) / 100]
+
+    start = {"training.epochs": 10, "readout.skip": 0.0, "probe.weight_decay": 1e-3}
+    choices = {"training.epochs": [10, 20], "readout.skip": [0.0, 1.0], "probe.weight_decay": [1e-3, 1e-5]}
+    best, found = climbed(start, choices, scores)
+    assert best == {"training.epochs": 20, "readout.skip": 1.0, "probe.weight_decay": 1e-5}
+    assert found == [pytest.approx(0.91)]
+    assert len(asked) == len(set(asked))
+    del choices["readout.skip"]
+    assert climbed(start, choices, scores)[0] == {**start, "training.epochs": 20}
 
 
 def test_what_is_read_off_does_not_depend_on_test_labels(karate: Dataset) -> None:

@@ -1,6 +1,6 @@
 """How good an experiment's settings are on validation data. Test links and test labels are never looked at."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from operator import attrgetter
 from statistics import fmean
 from typing import Any
@@ -22,9 +22,10 @@ from bandana.training.trainer import OnEpoch, TrainingState, pretrain
 from bandana.tuning.space import OneOf, Space
 
 LENGTH = "training.epochs"
+SKIP = "readout.skip"
 READABLE = (
-    *(LENGTH, "probe.weight_decay", "probe.normalize"),
-    *("readout.smoothing", "readout.skip", "readout.skip_smoothing"),
+    *(LENGTH, "readout.smoothing", SKIP, "readout.skip_smoothing"),
+    *("probe.weight_decay", "probe.normalize"),
 )
 
 
@@ -99,8 +100,7 @@ def read_off(
     """The best lengths of training, readouts and probes for an experiment, and every seed's validation score with them.
 
     A training that is stopped by nothing and whose rate is level passes through all shorter ones on its way, and
-    readouts and probes only read. So one training per seed serves all choices: the length is chosen first, with the
-    experiment's own readout and probe, then the other options one by one.
+    readouts and probes only read. So one training per seed serves all choices; see `climbed` for those that are made.
 
     Args:
         experiment: What to judge; nodes, as `readable` wants it.
@@ -122,15 +122,51 @@ def read_off(
             for kept, seed in zip(by_seed, seeds, strict=True)
         ]
 
-    best: dict[str, Any] = {option: value_of(experiment, option) for option in choices if option != LENGTH}
-    found: list[float] = []
-    for option, values in {LENGTH: lengths, **choices}.items():
-        for value in values:
-            if best.get(option) != value:
-                tried = scores({**best, option: value})
-                if not found or fmean(tried) > fmean(found):
-                    found, best = tried, {**best, option: value}
-    return best, found
+    start = {option: value_of(experiment, option) for option in choices} | {LENGTH: lengths[0]}
+    return climbed(start, {LENGTH: lengths, **choices}, scores)
+
+
+def climbed(
+    start: Mapping[str, Any], choices: Mapping[str, Sequence[Any]], scores: Callable[[Mapping[str, Any]], list[float]]
+) -> tuple[dict[str, Any], list[float]]:
+    """Choose option by option, again and again, until no single change helps.
+
+    Features beside an embedding want another probe than the embedding alone. So this is done once from each length of
+    them, and the best end is taken.
+
+    Args:
+        start: A value for every option.
+        choices: Values that each option may have.
+        scores: How good values are, one score for each seed; asked once for the same values.
+
+    Returns:
+        The values with the highest mean score, and their scores.
+    """
+    known: dict[tuple[Any, ...], list[float]] = {}
+
+    def judged(values: Mapping[str, Any]) -> list[float]:
+        key = tuple(values[option] for option in start)
+        if key not in known:
+            known[key] = scores(values)
+        return known[key]
+
+    def mean(values: Mapping[str, Any]) -> float:
+        return fmean(judged(values))
+
+    def climb(best: dict[str, Any]) -> dict[str, Any]:
+        while True:
+            before = best
+            for option, values in choices.items():
+                best = max(({**best, option: value} for value in (best[option], *values)), key=mean)
+            if best == before:
+                return best
+
+    best = max((climb({**start, **first}) for first in _each(SKIP, choices)), key=mean)
+    return best, judged(best)
+
+
+def _each(option: str, choices: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    return [{option: value} for value in choices[option]] if option in choices else [{}]
 
 
 def _embeddings(
