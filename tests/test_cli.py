@@ -277,11 +277,13 @@ def test_a_profile_is_shown_and_kept_and_changes_nothing(tmp_path: Path, bandana
     assert profiled.returncode == 0, profiled.stderr
     assert "one epoch of training" in profiled.stderr
     assert "Optimizer.step#Adam.step" in profiled.stderr
+    assert "USDT" not in profiled.stderr
     with (tmp_path / "profiled" / "profile.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert list(rows[0]) == ["name", "calls", "milliseconds", "share"]
     assert sum(float(row["share"]) for row in rows) == pytest.approx(1)
     assert {row["name"]: float(row["calls"]) for row in rows}["Optimizer.step#Adam.step"] == 1
+    assert {row["name"]: float(row["calls"]) for row in rows}["looks at validation data"] == 0.5
     metrics = [json.loads(answer.stdout)["seeds"][0]["metrics"] for answer in (plain, profiled)]
     assert metrics[0] == metrics[1]
     assert not (tmp_path / "plain" / "profile.csv").exists()

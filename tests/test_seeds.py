@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import torch
 
-from bandana import devices, seeds
+from bandana import devices, seeds, workers
 from bandana.devices import resolve_device, shared_gpu
 from bandana.errors import UserError
 from bandana.seeds import SideBySide, side_by_side, telling
@@ -114,13 +114,14 @@ def test_whoever_stops_asking_ends_the_work_under_way() -> None:
 
 
 def test_a_process_that_died_while_it_waited_is_replaced() -> None:
-    with Team(os.kill, 1) as team:
-        (first,) = team.carry_out([(os.getpid(), 0)])
-        assert not first.failure
+    with Team(workers.number, 1) as team:
+        (first,) = team.carry_out([()])
         (waiting,) = multiprocessing.active_children()
         waiting.kill()
         waiting.join()
-        assert [outcome.failure for outcome in team.carry_out([(os.getpid(), 0)])] == [""]
+        (second,) = team.carry_out([()])
+    assert [(outcome.result, outcome.failure) for outcome in (first, second)] == [(0, ""), (1, "")]
+    assert workers.number() is None, "here nobody is told what to do"
 
 
 def test_a_process_that_dies_in_the_middle_of_its_answer_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,6 +230,27 @@ def test_many_processes_get_a_share_of_the_card_each(
     with shared_gpu(torch.device("cuda"), processes):
         assert os.environ.get(devices.SHARE) == share
     assert os.environ.get(devices.SHARE) == given
+
+
+@needs_a_shell
+def test_processes_on_several_cards_share_each_with_fewer(service: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    service("ACTIVE")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    with shared_gpu(torch.device("cuda"), 15):
+        assert os.environ[devices.SHARE] == "50", "eight on a card"
+
+
+@pytest.mark.parametrize(("number", "card"), [(None, []), (0, [0]), (5, [2])])
+def test_processes_take_the_cards_in_turn(monkeypatch: pytest.MonkeyPatch, number: int | None, card: list[int]) -> None:
+    taken: list[int] = []
+    monkeypatch.setattr(workers, "_number", number)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    monkeypatch.setattr(torch.cuda, "set_device", taken.append)
+    assert resolve_device("cuda") == torch.device("cuda")
+    assert taken == card
+    resolve_device("cpu")
+    assert taken == card
 
 
 @needs_a_shell

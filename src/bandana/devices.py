@@ -12,6 +12,7 @@ from tempfile import mkdtemp
 
 import torch
 
+from bandana import workers
 from bandana.errors import UserError
 
 SHARING_SERVICE = "nvidia-cuda-mps-control"
@@ -23,7 +24,7 @@ PROCESSES_ON_A_CORE = 4
 
 
 def resolve_device(name: str) -> torch.device:
-    """``auto`` takes the GPU when there is one.
+    """``auto`` takes the GPU when there is one. Of several, processes that share work take one each, in turn.
 
     Raises:
         UserError: There is no such choice, or CUDA was asked for and is not there.
@@ -36,7 +37,16 @@ def resolve_device(name: str) -> torch.device:
     available = torch.cuda.is_available()
     if name == "cuda" and not available:
         raise UserError("--device cuda: torch sees no CUDA device here. Use --device cpu, or auto.")
-    return torch.device("cuda" if available and name != "cpu" else "cpu")
+    if not available or name == "cpu":
+        return torch.device("cpu")
+    own_card()
+    return torch.device("cuda")
+
+
+def own_card() -> None:
+    """Let ``cuda`` mean, in one of several processes that share work, the card that falls to it."""
+    if (number := workers.number()) is not None:
+        torch.cuda.set_device(number % torch.cuda.device_count())
 
 
 @contextmanager
@@ -115,8 +125,8 @@ rm -rf "$CUDA_MPS_PIPE_DIRECTORY"
 
 
 def _share(processes: int) -> dict[str, str]:
-    """Per cent of the card for each process, so that no core serves more than a few; nothing where that is all."""
-    percent = PROCESSES_ON_A_CORE * 100 // processes
+    """Per cent of a card for each process, so that no core serves more than a few; nothing where that is all."""
+    percent = PROCESSES_ON_A_CORE * 100 // -(-processes // max(torch.cuda.device_count(), 1))
     return {} if SHARE in os.environ or percent >= 100 else {SHARE: str(max(percent, 1))}
 
 

@@ -209,9 +209,9 @@ def profile(
     """Where the time of an epoch of pre-training goes."""
     where, data = resolve_device(device), load(experiment.dataset, data_root)
     graph = preprocess(data.graph, experiment.features).to(where)
-    train = edges_of(experiment, data, graph, seed).train
-    method = build(experiment, GraphSpec.of(graph), seed).to(where)
-    return profile_training(method, train, experiment.training, seed=seed)
+    edges, method = edges_of(experiment, data, graph, seed), build(experiment, GraphSpec.of(graph), seed).to(where)
+    monitor = monitor_of(experiment, method, edges)
+    return profile_training(method, edges.train, experiment.training, seed=seed, monitor=monitor)
 
 
 def build(experiment: Experiment, spec: GraphSpec, seed: int) -> Method:

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import torch
 
 from bandana.data.datasets import load
-from bandana.devices import shared_gpu
+from bandana.devices import own_card, shared_gpu
 from bandana.errors import UserError
 from bandana.training.trainer import OnEpoch, TrainingState
 from bandana.workers import Team, tell
@@ -83,6 +83,8 @@ def _seed_of(piece: Sequence[Any]) -> int:
 
 def _apart(work: Callable[..., Any], threads: int, *arguments: Any) -> Any:
     torch.set_num_threads(threads)
+    if torch.cuda.is_available():
+        own_card()
     try:
         return work(*arguments)
     finally:

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import count
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from threading import Thread
@@ -15,6 +16,8 @@ from typing import Any, NamedTuple, TypeAlias
 _SPAWN = get_context("spawn")  # a forked process cannot use the GPU of its parent
 _boss: Connection | None = None
 """In a process that works: where its answers go."""
+_number: int | None = None
+"""In a process that works: how many its boss had begun before."""
 
 OnNews: TypeAlias = Callable[[tuple[Any, ...], Any], None]
 
@@ -36,6 +39,11 @@ def tell(content: Any) -> None:
     """Let whoever waits for the piece of work that this process is busy with know how it goes."""
     if _boss is not None:
         _boss.send(_News(content))
+
+
+def number() -> int | None:
+    """How many processes the boss of this one had begun before; None for a process that has no boss."""
+    return _number
 
 
 def end_with_parent() -> None:
@@ -76,6 +84,7 @@ class Team:
         """
         self._work, self._jobs = work, jobs
         self._idle: list[_Worker] = []
+        self._numbers = count()
 
     def __enter__(self) -> "Team":
         return self
@@ -131,7 +140,7 @@ class Team:
                 worker.begin(arguments, limit)
                 return worker
             worker.dismiss()
-        worker = _Worker(self._work)
+        worker = _Worker(self._work, next(self._numbers))
         worker.begin(arguments, limit)
         return worker
 
@@ -149,13 +158,14 @@ class _Worker:
     """One process and the piece it is busy with."""
 
     work: Callable[..., Any]
+    number: int
     arguments: tuple[Any, ...] = ()
     ends: float = 0.0
     connection: Connection = field(init=False)
 
     def __post_init__(self) -> None:
         self.connection, theirs = _SPAWN.Pipe()
-        self._process = _SPAWN.Process(target=_serve, args=(self.work, theirs), daemon=True)
+        self._process = _SPAWN.Process(target=_serve, args=(self.work, self.number, theirs), daemon=True)
         with _interrupts_blocked():  # as they are in there from the start: Ctrl-C is for the boss, who ends the others
             self._process.start()
         theirs.close()  # so that the death of the process ends the connection
@@ -181,10 +191,10 @@ class _Worker:
         self.connection.close()
 
 
-def _serve(work: Callable[..., Any], connection: Connection) -> None:
+def _serve(work: Callable[..., Any], number: int, connection: Connection) -> None:
     """Work until nobody asks any more, or listens."""
-    global _boss
-    _boss = connection
+    global _boss, _number
+    _boss, _number = connection, number
     end_with_parent()
     with suppress(EOFError, OSError):
         while True:

@@ -1,5 +1,6 @@
 """The profile counts what an epoch does, and its shares are shares."""
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -47,6 +48,26 @@ def test_it_takes_the_epochs_it_says_whatever_the_schedule(
         epochs=1, lr=0.1, warmup_epochs=500, evaluate_every=1, patience_evaluations=1, edge_batch_size=0
     )
     profile_training(method, random_graph(), config, seed=0)
-    assert epochs == list(range(1, profiling.WARM_UP_EPOCHS + profiling.PROFILED_EPOCHS + 1))
+    assert epochs == list(range(1, profiling.WARM_UP_EPOCHS + profiling.TIMED_EPOCHS + profiling.PROFILED_EPOCHS + 1))
     moved = float(method.fast.detach())
     assert moved == pytest.approx(-0.1 * len(epochs)), "a warm-up would have it stand still at first"
+
+
+def test_an_epoch_bears_its_part_of_a_look_at_the_validation_data(
+    slope: Callable[[], Any], random_graph: Callable[..., Graph]
+) -> None:
+    seen = []
+
+    def monitor() -> float:
+        seen.append(method.training)
+        time.sleep(0.05)
+        return 0.0
+
+    method = slope()
+    operations = profile_training(method, random_graph(), TrainingConfig(evaluate_every=5), seed=0, monitor=monitor)
+    look = by_name(operations)[profiling.LOOKS]
+    assert look.calls == pytest.approx(1 / 5)
+    assert 50 / 5 <= look.milliseconds < 2 * 50 / 5
+    assert seen == [False] * (profiling.WARM_UP_LOOKS + 1)
+    assert sum(operation.share for operation in operations) == pytest.approx(1)
+    assert profiling.BETWEEN not in by_name(operations), "on a CPU watching takes longer than the gaps"

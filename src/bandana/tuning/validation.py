@@ -157,16 +157,14 @@ def climbed(
         while True:
             before = best
             for option, values in choices.items():
-                best = max(({**best, option: value} for value in (best[option], *values)), key=mean)
+                if option != SKIP:
+                    best = max(({**best, option: value} for value in (best[option], *values)), key=mean)
             if best == before:
                 return best
 
-    best = max((climb({**start, **first}) for first in _each(SKIP, choices)), key=mean)
+    starts = [{**start, SKIP: length} for length in choices.get(SKIP, [])] or [dict(start)]
+    best = max(map(climb, starts), key=mean)
     return best, judged(best)
-
-
-def _each(option: str, choices: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
-    return [{option: value} for value in choices[option]] if option in choices else [{}]
 
 
 def _embeddings(
