@@ -80,25 +80,27 @@ def test_tables_without_results_give_reason_and_command(name: str) -> None:
 
 
 @pytest.mark.parametrize("failure", [NOT_YET, "OutOfMemoryError: 1 GiB"])
-def test_a_method_without_a_decoder_is_told_so_and_no_command(failure: str) -> None:
+def test_a_method_that_gives_no_such_figure_is_told_so_and_no_command(failure: str) -> None:
     """The first seed is missing, and the other one has values without this figure."""
     first, second = (training(recipe("t_bgrl", "cora", "link"), seed) for seed in (0, 1))
     results = [(first, Result(None, failure)), (second, Result({"metrics": {"auc": 0.9, "auc_sigmoid32": 0.8}}))]
-    sheet = sheet_of("end-to-end", results, "AUC (%) end to end")
+    sheet = make_sheet("t", results, reading("decoder_auc"), {})
     (cell,) = sheet.cells
     assert (cell.ours, cell.state) == (None, "not run")
-    assert cell.missing == "not run: the method has no decoder of its own, so that it gives no such figure"
+    assert cell.missing == "not run: the method gives no such figure"
     assert not any("bandana reproduce" in text for text in (cell.note, *sheet.notes))
-    (other,) = sheet_of("end-to-end", results, "AUC (%) by dot products on").cells
-    assert other.ours is not None
-    (plain,) = make_sheet("t", results, reading("decoder_auc"), {}).cells
-    assert plain.missing == "not run: the method gives no such figure"
 
 
-def test_without_any_training_a_decoder_is_named_with_the_command() -> None:
-    results = [(training(recipe("t_bgrl", "cora", "link"), 0), Result(None, NOT_YET))]
-    (cell,) = sheet_of("end-to-end", results, "AUC (%) end to end").cells
-    assert cell.missing == NOT_YET
+def test_a_decoder_that_is_fitted_afterwards_counts_end_to_end_alone() -> None:
+    arguments = training(recipe("t_bgrl", "cora", "link"), 0).arguments
+    trained = Result({"metrics": {"auc": 0.9, "auc_sigmoid32": 0.8}})
+    fitted = Result({"metrics": {"decoder_auc": 0.7, "decoder_ap": 0.6}})
+    results = [(Piece("experiment", arguments), trained), (Piece("fitted decoder", arguments), fitted)]
+    shown = {
+        title: [cell.ours and cell.ours.mean for cell in sheet_of("end-to-end", results, title).cells]
+        for title in ("AUC (%) end to end", "AUC (%) by dot products on", "AUC (%) by dot products after")
+    }
+    assert list(shown.values()) == [[pytest.approx(70)], [pytest.approx(90)], [pytest.approx(80)]]
 
 
 def test_memory_that_no_gpu_measured_is_not_laid_to_the_method() -> None:
