@@ -33,7 +33,7 @@ from bandana.files import write_text
 from bandana.paper.cookbook import recipe
 from bandana.tuning.folder import RECIPE, SEARCH, SearchFolder, merged, read_trials
 from bandana.tuning.race import Rules, Runner, race
-from bandana.tuning.space import OneOf, Space, default_space, without
+from bandana.tuning.space import OneOf, Space, space_for, without
 from bandana.tuning.trials import Trial, winner_of
 from bandana.tuning.tune import FIRST_SEED, Search
 from bandana.tuning.validation import LENGTH
@@ -111,7 +111,7 @@ ALSO: Mapping[str, Sequence[Mapping[str, Any]]] = {
 def search_of(method: str, dataset: str, task: Any, changes: Mapping[str, Any]) -> Search:
     """What is searched in one cell."""
     changes = {**CHANGES[task], **changes}
-    space = without(default_space(method, task), changes)
+    space = without(space_for(method, dataset, task), changes)
     for option, limit in LIMITS.get(dataset, {}).items():
         if isinstance(dimension := space.get(option), OneOf):
             space[option] = OneOf(tuple(value for value in dimension.values if value <= limit))

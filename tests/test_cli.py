@@ -229,6 +229,7 @@ main()
 """
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_to_the_same_bits(tmp_path: Path, bandana: Bandana) -> None:
     options = ("training.epochs=5", "training.evaluate_every=1", "model.encoder.width=16")
     settings = [word for option in options for word in ("--set", option)]
@@ -252,6 +253,7 @@ def test_a_killed_run_goes_on_to_the_same_bits(tmp_path: Path, bandana: Bandana)
     assert weights[0] == weights[1]
 
 
+@pytest.mark.slow
 @pytest.mark.slow
 def test_seeds_side_by_side_leave_the_files_of_seeds_in_turn(tmp_path: Path, bandana: Bandana) -> None:
     """Also where one of them was run before: it is read."""

@@ -23,7 +23,7 @@ from bandana.paper.cookbook import load_recipe, recipe
 from bandana.tuning import race as racing
 from bandana.tuning.folder import RECIPE, SEARCH, SearchFolder, read_trials
 from bandana.tuning.race import FIRST_FRESH_SEED, Rules, Runner, Work, next_work, race
-from bandana.tuning.space import Interval, OneOf, Space, without
+from bandana.tuning.space import Interval, OneOf, Space, space_for, without
 from bandana.tuning.trials import Trial, winner_of
 from bandana.tuning.tune import Search
 from bandana.tuning.validation import climbed, read_off, readable, validation_scores
@@ -276,7 +276,7 @@ def test_a_wrong_cell_is_refused(cell: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_benchmark_races_two_cells_in_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = ["--out", str(tmp_path), "--cells", "karate-node", "karate-link=0.5", "--jobs", "2", "--device", "cpu"]
-    words += ["--budget-seconds", "40", "--set", "model.encoder.width=8", "probe.repeats=2"]
+    words += ["--budget-seconds", "40", "--set", "model.encoder.width=8", "probe.repeats=2", "probe.epochs=20"]
     monkeypatch.setattr(sys, "argv", ["tune_all.py", *words])
     tune_all.main()
     (tmp_path / "summary.csv").unlink()
@@ -287,6 +287,12 @@ def test_the_benchmark_races_two_cells_in_processes(tmp_path: Path, monkeypatch:
     book = read_toml(tmp_path / "bandana-tuned.toml")
     assert book["node"]["karate"]["monitor"] == ["none", "node_karate"]
     assert recipe("bandana", "karate", "link", book=str(tmp_path / "bandana-tuned.toml")).training.epochs > 0
+
+
+def test_features_are_not_searched_where_there_are_none() -> None:
+    spaces = {name: space_for("bandana", name, "link") for name in ("karate", "cora")}
+    assert spaces["cora"].keys() - spaces["karate"].keys() == {"readout.skip", "readout.skip_smoothing"}
+    assert spaces["karate"].keys() < spaces["cora"].keys()
 
 
 def test_what_is_set_for_all_cells_is_not_searched() -> None:

@@ -15,7 +15,7 @@ from bandana.paper.cookbook import recipe
 from bandana.terminal.screen import console, status
 from bandana.training.trainer import OnEpoch
 from bandana.tuning.folder import RECIPE, TRIALS
-from bandana.tuning.space import default_space, read_space, without
+from bandana.tuning.space import read_space, space_for, without
 from bandana.tuning.trials import Trial, best_of, ranked
 from bandana.tuning.tune import FIRST_SEED, MEASURES, Search, Tuned, tune
 
@@ -43,7 +43,7 @@ def tune_and_show(
     experiment = recipe(method, dataset, task, changes)
     search = Search(
         experiment=experiment,
-        space=without(default_space(method, task) if space is None else read_space(space, task), changes),
+        space=without(space_for(method, dataset, task) if space is None else read_space(space, task), changes),
         changes=changes,
         seeds=range(FIRST_SEED, FIRST_SEED + seeds),
         sampler_seed=sampler_seed,

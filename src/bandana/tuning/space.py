@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from bandana.config import read_toml
+from bandana.data.datasets import find_dataset
 from bandana.errors import UserError, did_you_mean
 
 Purpose: TypeAlias = Literal["node", "link", "own"]
@@ -29,6 +30,7 @@ MAY_VARY: Mapping[Purpose, tuple[str, ...]] = {
 }
 """Anything else, such as the split, would change what the trials are compared by."""
 SIGNIFICANT_DIGITS = 3
+SKIP = "readout.skip"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,17 @@ def default_space(method: str, purpose: Purpose) -> Space:
             return parse_space({key: value for key, value in table.items() if key != "methods"}, purpose, path.name)
     known = {name for table in books.values() for name in table["methods"]}
     raise UserError(f"{method}: has nothing to tune. {did_you_mean(method, known)} Or give a space with --space.")
+
+
+def space_for(method: str, dataset: str, task: Literal["node", "link"]) -> Space:
+    """The space that comes with the package, without options that a data set has nothing for.
+
+    Raises:
+        UserError: There is none, or no such data set.
+    """
+    info, space = find_dataset(dataset), default_space(method, task)
+    nothing_but_nodes = info.features == info.nodes
+    return without(space, [SKIP, f"{SKIP}_smoothing"]) if nothing_but_nodes else space
 
 
 def read_space(path: Path, purpose: Purpose) -> Space:

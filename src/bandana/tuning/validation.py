@@ -19,12 +19,11 @@ from bandana.graph import Graph
 from bandana.method import GraphSpec, Method
 from bandana.parts.readout import read_out
 from bandana.training.trainer import OnEpoch, TrainingState, pretrain
-from bandana.tuning.space import OneOf, Space
+from bandana.tuning.space import SKIP, OneOf, Space
 
 LENGTH = "training.epochs"
-SKIP = "readout.skip"
 READABLE = (
-    *(LENGTH, "readout.smoothing", SKIP, "readout.skip_smoothing"),
+    *(LENGTH, "readout.smoothing", SKIP, f"{SKIP}_smoothing"),
     *("probe.weight_decay", "probe.normalize"),
 )
 
