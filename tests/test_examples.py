@@ -35,6 +35,7 @@ def test_characters_are_grouped_once_each(capsys: pytest.CaptureFixture[str]) ->
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_digits_are_read_from_a_few_labels(capsys: pytest.CaptureFixture[str]) -> None:
     example("digits").main(["--epochs", "5", "--labels", "40"])
     found = re.fullmatch(r"1757 digits read from 40 labels: (.*)% right, from pixels (.*)%\n", capsys.readouterr().out)

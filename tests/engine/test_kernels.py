@@ -175,7 +175,7 @@ SHAPES = [
     pytest.param((30, 256, 128, 90), id="usual widths"),
     pytest.param((20, 33, 100, 50), id="odd widths"),
     pytest.param((3, 600, 64, 9), id="as many hidden units as are few"),
-    pytest.param((3, 600, 1000, 9), id="many hidden units"),
+    pytest.param((3, 300, 400, 9), id="many hidden units"),
     pytest.param((40, 16, 8, 700), id="more tiles than programs"),
     pytest.param((4, 8, 8, 0), id="no pairs"),
 ]

@@ -188,6 +188,7 @@ def test_mistakes_are_named(words: list[str], complaint: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_the_command_runs_what_is_missing_in_other_processes_and_writes_everything(tmp_path: Path) -> None:
     out, cache = tmp_path / "out", tmp_path / "cache"
     words = ["reproduce", "statistics", "--quick", "--out", str(out), "--cache", str(cache), "--device", "cpu"]

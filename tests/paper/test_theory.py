@@ -30,6 +30,7 @@ def claims(artifact: Artifact) -> list[Claim]:
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_every_claim_comes_out_as_derived_by_hand() -> None:
     """On small graphs: what the appendix proves is true, what its printed form leaves out is found missing."""
     found = {artifact.name: [claim.holds for claim in claims(artifact)] for artifact in ARTIFACTS}

@@ -1,8 +1,9 @@
 """What is made of an embedding before it is judged, against matrices written out."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
-from conftest import GraphFactory
 
 from bandana.errors import UserError
 from bandana.graph import Graph
@@ -20,20 +21,20 @@ def normalised(graph: Graph) -> torch.Tensor:
 
 @pytest.mark.usefixtures("float64")
 @pytest.mark.parametrize("weighted", [False, True])
-def test_rows_are_averaged_over_neighbours_as_often_as_asked(hand_graph: GraphFactory, weighted: bool) -> None:
+def test_rows_are_averaged_over_neighbours_as_often_as_asked(hand_graph: Callable[..., Graph], weighted: bool) -> None:
     graph, z = hand_graph(weighted=weighted), torch.randn(5, 2)
     torch.testing.assert_close(smooth(z, graph, 3), normalised(graph).matrix_power(3) @ z)
     torch.testing.assert_close(read_out(z, graph, ReadoutConfig(smoothing=1)), normalised(graph) @ z)
 
 
-def test_by_default_nothing_is_done(hand_graph: GraphFactory) -> None:
+def test_by_default_nothing_is_done(hand_graph: Callable[..., Graph]) -> None:
     z = torch.randn(5, 2)
     assert read_out(z, hand_graph(), AS_IT_IS) is z
     assert read_out(z, hand_graph(), ReadoutConfig(smoothing=0, skip=0.0, skip_smoothing=0)) is z
 
 
 @pytest.mark.usefixtures("float64")
-def test_features_stand_beside_as_long_as_asked(hand_graph: GraphFactory) -> None:
+def test_features_stand_beside_as_long_as_asked(hand_graph: Callable[..., Graph]) -> None:
     graph, z = hand_graph(), 50 * torch.randn(5, 2)
     both = read_out(z, graph, ReadoutConfig(skip=0.5, skip_smoothing=2))
     learned, features = both[:, :2], both[:, 2:]
