@@ -1,0 +1,24 @@
+"""Every method of the paper trains on Physics where the paper ran out of memory: what was measured, held to bounds."""
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from bandana.registry import all_methods
+
+RESULTS = Path(__file__).parents[1] / "results"
+COMPARED = [name for name, method in all_methods().items() if method.facts.family != "floor" and name != "gae_tuned"]
+
+
+@pytest.mark.parametrize(
+    ("file", "most_gb"),
+    [("methods-epoch-epyc-2cores-torch2.13.0.csv", 16), ("methods-epoch-h200-torch2.11.0.csv", 24)],
+)
+def test_an_epoch_fits_into_memory(file: str, most_gb: float) -> None:
+    with (RESULTS / file).open(encoding="utf-8") as lines:
+        peaks = {row["method"]: float(row["peak_mb"]) for row in csv.DictReader(lines) if row["dataset"] == "physics"}
+    assert len(COMPARED) == 17
+    assert {name: peaks[name] for name in COMPARED if not peaks[name] < 1000 * most_gb} == {}
+    page = (RESULTS.parent / "docs" / "speed.md").read_text(encoding="utf-8").replace("\n", " ")
+    assert f"{max(peaks[name] for name in COMPARED) / 1000:.1f} GB of the {most_gb}" in page
