@@ -13,7 +13,7 @@ from bandana.graph import Graph, dense
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReadoutConfig:
-    """Nothing is done by default. Zero is nothing too, and is written down as such: settings are told apart by text."""
+    """Nothing is done by default. Zero counts as not set, and what is not set is not written into a run's settings."""
 
     smoothing: int | None = None
     """Times that the embedding is averaged over neighbours, as a GCN does it."""
