@@ -25,10 +25,11 @@ from bandana.paper.catalogue import PAPER_ORDER, artifacts, find
 from bandana.paper.cookbook import recipe
 from bandana.paper.costs import calibrate, units
 from bandana.paper.grid import state_of
-from bandana.paper.pieces import config_name, configuration
+from bandana.paper.pieces import FITTED, TRAINING, config_name, configuration
 from bandana.paper.published import published
 from bandana.paper.reproduce import command_of, open_pieces, run_pieces, survey
 from bandana.paper.standing import Standing, standing_of
+from bandana.paper.tables import end_to_end
 from bandana.paper.work import kind_of, work
 from bandana.terminal import paper as terminal
 from bandana.workers import Outcome
@@ -141,6 +142,14 @@ def test_downloads_are_tried_once_and_those_that_fail_are_named(
     monkeypatch.setattr(reproduce, "presence", lambda info, root: "not here" if "ogb" in info.name else "built in")
     wanted = plan(tmp_path, counted("ogbl-ppa"), trained(), trained(dataset="ogbn-mag"), counted("ogbl-ppa"))
     assert reproduce.fetch_missing(wanted) == asked == ["ogbl-ppa", "ogbn-mag"]
+
+
+def test_fitting_a_decoder_is_expected_to_take_what_its_training_takes() -> None:
+    trained, fitted = (
+        next(piece for piece in end_to_end.pieces(Scope(methods=("t_bgrl",), datasets=("cora",))) if piece.work == kind)
+        for kind in (TRAINING, FITTED)
+    )
+    assert calibrate([]).seconds(fitted) == calibrate([]).seconds(trained) > 100
 
 
 def test_costs_are_learnt_from_pieces_of_the_same_method_first() -> None:

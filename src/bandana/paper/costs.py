@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 
 from bandana.data.datasets import find_dataset
 from bandana.paper.artifact import Piece
-from bandana.paper.pieces import TRAINING
+from bandana.paper.pieces import FITTED, TRAINING
 
+TRAININGS = {TRAINING, FITTED}
+"""Kinds of work that train from start to end."""
 ALL_PAIRS = {"gca", "grace", "seegera", "sig_vae"}
 """Methods that look at all pairs of nodes in every step."""
 PAIRS_PER_EDGE = 50
@@ -30,7 +32,7 @@ class Costs(NamedTuple):
 
     def seconds(self, piece: Piece) -> float:
         """Expected seconds of a piece."""
-        rough = 1 / UNITS_PER_SECOND[self.device] if piece.work == TRAINING else 1.0
+        rough = 1 / UNITS_PER_SECOND[self.device] if piece.work in TRAININGS else 1.0
         rate = self.by_group.get(_group(piece), self.by_kind.get(piece.work, rough))
         return units(piece) * rate
 
@@ -48,7 +50,7 @@ def calibrate(finished: Iterable[tuple[Piece, float]], device: str = "cpu") -> C
 
 def units(piece: Piece) -> float:
     """A count of operations: epochs times edges, or times pairs of nodes, for a training; seconds for other work."""
-    if piece.work != TRAINING:
+    if piece.work not in TRAININGS:
         return OTHER_SECONDS
     table = piece.arguments["experiment"]
     probe = int(table["probe"]["epochs"]) / PROBE_EPOCHS_PER_EPOCH if table["task"] == "node" else 0

@@ -18,12 +18,11 @@ from bandana.evaluation.fitted_decoder import fit_decoder
 from bandana.experiment import Experiment, edges_of, embed, run_seed
 from bandana.paper.artifact import Artifact, Piece, Scope, Sheet
 from bandana.paper.grid import Place, Reading, Results, make_sheet, of_training, percent
-from bandana.paper.pieces import TRAINING, method_of, trainings
+from bandana.paper.pieces import FITTED, TRAINING, method_of, trainings
 from bandana.paper.published import Printed, printed, published
 from bandana.paper.tables.link_prediction import DATASETS, LOGITS, SIGMOID
 from bandana.paper.work import work
 
-FITTED = "fitted decoder"
 WITHOUT_DECODER = "t_bgrl"
 METHODS = (WITHOUT_DECODER, "s2gae", "maskgae_edge", "maskgae_path", "bandana")
 DECODER = "logits of the method's own decoder ranked, weights chosen by dot products; T-BGRL's is fitted afterwards"
