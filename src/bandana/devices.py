@@ -39,11 +39,11 @@ def resolve_device(name: str) -> torch.device:
         raise UserError("--device cuda: torch sees no CUDA device here. Use --device cpu, or auto.")
     if not available or name == "cpu":
         return torch.device("cpu")
-    own_card()
+    _take_own_card()
     return torch.device("cuda")
 
 
-def own_card() -> None:
+def _take_own_card() -> None:
     """Let ``cuda`` mean, in one of several processes that share work, the card that falls to it."""
     if (number := workers.number()) is not None:
         torch.cuda.set_device(number % torch.cuda.device_count())

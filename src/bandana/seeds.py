@@ -3,13 +3,13 @@
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, TypeAlias
 
 import torch
 
 from bandana.data.datasets import load
-from bandana.devices import own_card, shared_gpu
+from bandana.devices import resolve_device, shared_gpu
 from bandana.errors import UserError
 from bandana.training.trainer import OnEpoch, TrainingState
 from bandana.workers import Team, tell
@@ -34,7 +34,7 @@ def side_by_side(device: torch.device, jobs: int) -> Iterator[SideBySide]:
         UserError: A seed could not be run; the others are given up.
     """
     threads = max(torch.get_num_threads() // jobs, 1)
-    with shared_gpu(device, jobs), Team(_apart, jobs) as team:
+    with shared_gpu(device, jobs), Team(partial(_apart, device.type), jobs) as team:
 
         def carry_out(work: Callable[..., Any], pieces: Iterable[tuple[Any, ...]], on_seed: OnSeed) -> list[Any]:
             wanted = [(work, threads, *arguments) for arguments in pieces]
@@ -81,10 +81,9 @@ def _seed_of(piece: Sequence[Any]) -> int:
     return int(seed)
 
 
-def _apart(work: Callable[..., Any], threads: int, *arguments: Any) -> Any:
+def _apart(device: str, work: Callable[..., Any], threads: int, *arguments: Any) -> Any:
+    resolve_device(device)  # of several cards, this process takes its own
     torch.set_num_threads(threads)
-    if torch.cuda.is_available():
-        own_card()
     try:
         return work(*arguments)
     finally:

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from bandana.data.splits import Pairs, split_edges
+from bandana.data.splits import split_edges
 from bandana.evaluation import fitted_decoder
 from bandana.evaluation.dot_product_probe import dot_product_auc
 from bandana.evaluation.end_to_end import end_to_end
@@ -26,7 +26,7 @@ def two_sides() -> tuple[Graph, torch.Tensor]:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fitted_decoder, "EPOCHS", 60)
-    monkeypatch.setattr(fitted_decoder, "CHOSEN_BY", "auc")
+    monkeypatch.setattr(fitted_decoder, "HITS_AT", 3)
 
 
 @pytest.mark.usefixtures("quick")
@@ -45,11 +45,11 @@ def test_the_epoch_that_validates_best_is_kept(
     graph, z = two_sides
     seen: list[torch.Tensor] = []
 
-    def scores(score_edges, pairs: Pairs) -> dict[str, float]:
-        seen.append(score_edges(pairs.positive).detach())
-        return {"auc": 0.9 if len(seen) == 3 else 0.5}
+    def hits(positive: torch.Tensor, negative: torch.Tensor, k: int) -> float:
+        seen.append(positive)
+        return 0.9 if len(seen) == 3 else 0.5
 
-    monkeypatch.setattr(fitted_decoder, "end_to_end", scores)
+    monkeypatch.setattr(fitted_decoder, "hits_at_k", hits)
     monkeypatch.setattr(fitted_decoder, "PATIENCE", 5)
     edges = split_edges(graph, 0.1, 0.2, seed=0)
     decoder = fit_decoder(z, edges.train, edges.valid, lr=0.01, seed=0)

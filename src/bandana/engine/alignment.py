@@ -1,4 +1,4 @@
-"""Matrices as tensor cores like them: rows whose length is no multiple of eight they multiply at half their rate."""
+"""Matrices as tensor cores like them: rows whose length is no multiple of eight they multiply more slowly."""
 
 from torch import Tensor
 from torch.nn.functional import pad

@@ -10,12 +10,12 @@ from torch import Tensor
 
 from bandana.data.splits import Pairs
 from bandana.engine.streams import generator
-from bandana.evaluation.end_to_end import end_to_end
+from bandana.evaluation.metrics import hits_at_k
 from bandana.graph import Graph
 from bandana.parts.decoders import HadamardMLP
 from bandana.parts.negatives import draw_negatives
 
-WIDTH, WEIGHT_DECAY, EPOCHS, PATIENCE, CHOSEN_BY = 256, 1e-5, 5000, 50, "hits@50"
+WIDTH, WEIGHT_DECAY, EPOCHS, PATIENCE, HITS_AT = 256, 1e-5, 5000, 50, 50
 
 
 def fit_decoder(z: Tensor, graph: Graph, valid: Pairs, *, lr: float, seed: int) -> HadamardMLP:
@@ -43,7 +43,8 @@ def fit_decoder(z: Tensor, graph: Graph, valid: Pairs, *, lr: float, seed: int) 
         optimizer.zero_grad()
         decoder.loss(z, pairs, weight, draws).backward()
         optimizer.step()
-        score = end_to_end(lambda pairs: decoder.logits(z, pairs), valid)[CHOSEN_BY]
+        with torch.no_grad():
+            score = hits_at_k(decoder.logits(z, valid.positive), decoder.logits(z, valid.negative), HITS_AT)
         if score > best:
             best, best_epoch = score, epoch
             kept = {name: tensor.clone() for name, tensor in decoder.state_dict().items()}

@@ -50,6 +50,8 @@ def read_out(z: Tensor, graph: Graph, config: ReadoutConfig) -> Tensor:
 
 def smooth(rows: Tensor, graph: Graph, steps: int) -> Tensor:
     """``Âᵏ rows``: what some steps of a GCN's propagation make of ``[nodes, width]`` rows."""
+    if not steps:
+        return rows
     plain = gcn_weights(graph.structure, graph.weight)
     for _ in range(steps):
         rows = propagate(graph.structure, plain.values, rows, plain.loop)

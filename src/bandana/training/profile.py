@@ -10,10 +10,11 @@ from torch.profiler import ProfilerActivity, profile
 
 from bandana.graph import Graph
 from bandana.method import Method
+from bandana.training.steps import WARM_UP
 from bandana.training.trainer import TrainingConfig, TrainingState, pretrain
 
 WARM_UP_EPOCHS, TIMED_EPOCHS, PROFILED_EPOCHS = 10, 10, 10
-WARM_UP_LOOKS = 4
+WARM_UP_LOOKS = WARM_UP + 1
 """By then a look is recorded."""
 BETWEEN, LOOKS = "between operations", "looks at validation data"
 
