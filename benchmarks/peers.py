@@ -41,11 +41,11 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from bandana.data.datasets import Dataset, find_dataset, load
-from bandana.data.splits import EdgeSplit, NodeSplit, split_edges, split_nodes
+from bandana.data.splits import EdgeSplit, NodeSplit, SplitConfig, split_edges, split_nodes
 from bandana.errors import UserError
 from bandana.estimator import learn
 from bandana.evaluation.dot_product_probe import dot_product_probe
-from bandana.experiment import SplitConfig, Task, run_seed
+from bandana.experiment import Task, run_seed
 from bandana.files import write_text
 from bandana.own.automatic import plan
 from bandana.paper.cookbook import recipe

@@ -48,6 +48,8 @@ CHANGES: Mapping[str, Mapping[str, Any]] = {
     "link": {"training.epochs": 1000, "training.schedule": "constant", "training.patience_evaluations": 15},
 }
 """Set for all cells of a task. A search has no time for 300 epochs of patience, as the released settings have it."""
+MORE: Mapping[str, Space] = {"node": {"copies": OneOf((1, 2, 4))}, "link": {}}
+"""What is searched besides; the spaces of the package leave out what multiplies the time of a trial."""
 SEEDS = {"photo": 1, "computers": 1, "cs": 1, "physics": 1}
 """Pre-trainings per trial, where not two: these have thousands of validation nodes or links, and take longer."""
 SHARE = re.compile(r"(?=.*[1-9])\d+(\.\d+)?")
@@ -111,7 +113,7 @@ ALSO: Mapping[str, Sequence[Mapping[str, Any]]] = {
 def search_of(method: str, dataset: str, task: Any, changes: Mapping[str, Any]) -> Search:
     """What is searched in one cell."""
     changes = {**CHANGES[task], **changes}
-    space = without(space_for(method, dataset, task), changes)
+    space = without({**space_for(method, dataset, task), **MORE[task]}, changes)
     for option, limit in LIMITS.get(dataset, {}).items():
         if isinstance(dimension := space.get(option), OneOf):
             space[option] = OneOf(tuple(value for value in dimension.values if value <= limit))

@@ -14,7 +14,7 @@ from torch import Tensor
 from bandana.config import patch, to_table
 from bandana.data.datasets import Dataset, load
 from bandana.data.features import Preprocessing, preprocess
-from bandana.data.splits import EdgeSplit, split_edges, split_nodes
+from bandana.data.splits import EdgeSplit, SplitConfig, split_edges, split_nodes
 from bandana.devices import resolve_device
 from bandana.errors import UserError
 from bandana.evaluation.dot_product_probe import dot_product_auc, dot_product_probe
@@ -24,6 +24,7 @@ from bandana.evaluation.linear_probe import LinearProbeConfig, as_published, lin
 from bandana.evaluation.metrics import checked_score, exact_auc
 from bandana.graph import Graph, dense
 from bandana.method import GraphSpec, Method
+from bandana.parts.copies import Copies
 from bandana.parts.floor import smoothed
 from bandana.parts.readout import AS_IT_IS, ReadoutConfig, read_out
 from bandana.registry import get_method
@@ -35,17 +36,6 @@ from bandana.training.steps import Recorded
 from bandana.training.trainer import OnEpoch, TrainingConfig, pretrain
 
 Task = Literal["node", "link"]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SplitConfig:
-    """What is held out, anew for every seed."""
-
-    valid_edges: float = 0.05
-    test_edges: float = 0.10
-    """Shares of the links. Zero for both holds out nothing, for a node task that chooses no weights by links."""
-    nodes: tuple[float, float, float] = (0.1, 0.1, 0.8)
-    """Training, validation and test share of the nodes, where the data set has no official split."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,6 +52,8 @@ class Experiment:
     features: Preprocessing = "raw"
     """What is done to the features first; see `bandana.data.features`."""
     model: Any
+    copies: int | None = None
+    """Copies of the method whose embeddings stand side by side (see `bandana.parts.copies`). One counts as not set."""
     training: TrainingConfig = field(default_factory=TrainingConfig)
     split: SplitConfig = field(default_factory=SplitConfig)
     readout: ReadoutConfig = AS_IT_IS
@@ -70,6 +62,9 @@ class Experiment:
     def __post_init__(self) -> None:
         if not isinstance(self.model, get_method(self.method).Config):
             raise ValueError(f"model: must be the settings of {self.method}, got {type(self.model).__name__}")
+        if self.copies is not None and self.copies < 1:
+            raise ValueError(f"copies: must be at least 1, got {self.copies}")
+        object.__setattr__(self, "copies", None if self.copies == 1 else self.copies)
         if not self.split.valid_edges and (self.task == "link" or self.monitor != "none"):
             raise ValueError("split.valid_edges: must be positive where links are predicted or choose weights, got 0")
 
@@ -218,7 +213,8 @@ def build(experiment: Experiment, spec: GraphSpec, seed: int) -> Method:
     """A freshly initialised method; the seed decides its weights and nothing else in the process."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return get_method(experiment.method)(experiment.model, spec)
+        copies = [get_method(experiment.method)(experiment.model, spec) for _ in range(experiment.copies or 1)]
+    return copies[0] if len(copies) == 1 else Copies(copies)
 
 
 @torch.no_grad()

@@ -29,6 +29,8 @@ class Clock:
     """Further words of its streams, where several parts of a graph take the same step: which one this is."""
     recorded: "RecordedClock | None" = None
     """Where a step that is recorded once and replayed reads the time: there `step` and `epoch` stand still."""
+    generators: "Generators | None" = None
+    """What several methods that take a step together draw from, one after the other."""
 
     @property
     def counter(self) -> int | Tensor:
@@ -42,10 +44,14 @@ class Clock:
 
     def generator(self, device: torch.device) -> torch.Generator:
         """A fresh generator for this step. Ask once per step."""
+        if self.generators:
+            return self.generators.step
         return self.recorded.generator if self.recorded else generator(device, *self.step_stream)
 
     def epoch_generator(self, device: torch.device) -> torch.Generator:
         """A generator that starts anew with every epoch, for what all of its steps share. Ask once per step."""
+        if self.generators:
+            return self.generators.epoch
         return self.recorded.epoch_generator if self.recorded else generator(device, *self.epoch_stream)
 
     @property
@@ -57,6 +63,13 @@ class Clock:
     def epoch_stream(self) -> tuple[int, ...]:
         """Name of the randomness of this epoch."""
         return self.seed, self.epoch, _WHOLE_EPOCH, *self.place
+
+
+class Generators(NamedTuple):
+    """Randomness of a step and of an epoch."""
+
+    step: torch.Generator
+    epoch: torch.Generator
 
 
 class RecordedClock(NamedTuple):
@@ -109,7 +122,7 @@ class Method(nn.Module, ABC):
 
     Config: ClassVar[type[Any]]
     facts: ClassVar["MethodFacts"]
-    replayable: ClassVar[bool] = False
+    replayable: bool = False
     """Whether every step does the same work on tensors of the same shapes, reads no result back to the host, and takes
     from the clock nothing but counters and generators. Then a GPU records one step and replays it."""
     shardable: ClassVar[bool] = False
@@ -146,10 +159,9 @@ class Method(nn.Module, ABC):
         """``[pairs]`` logits of the method's own link decoder for ``[2, pairs]`` nodes; None if it has none."""
         return None
 
-    @classmethod
-    def has_decoder(cls) -> bool:
+    def has_decoder(self) -> bool:
         """Whether it can `score_edges`."""
-        return cls.score_edges is not Method.score_edges
+        return type(self).score_edges is not Method.score_edges
 
     def diagnostics(self) -> dict[str, float]:
         """Numbers worth recording besides the loss, such as the mask ratio of the last step."""

@@ -16,12 +16,12 @@ from torch import Tensor
 
 from bandana import model_folder
 from bandana.config import nest, patch, to_table
-from bandana.data.splits import split_nodes
+from bandana.data.splits import SplitConfig, split_nodes
 from bandana.devices import resolve_device
 from bandana.errors import UserError
 from bandana.evaluation.dot_product_probe import dot_product_probe
 from bandana.evaluation.linear_probe import LinearProbeConfig, linear_probe
-from bandana.experiment import Experiment, SplitConfig, Task, build, embed
+from bandana.experiment import Experiment, Task, build, embed
 from bandana.graph import Graph, dense
 from bandana.method import GraphSpec, Method
 from bandana.own.trained import TrainedModel, nodes_fingerprint, weight_shapes

@@ -10,6 +10,7 @@ import torch
 from bandana.graph import Graph
 from bandana.method import GraphSpec
 from bandana.methods.bandana import Bandana, BandanaConfig
+from bandana.parts.copies import Copies
 from bandana.parts.encoders import EncoderConfig
 from bandana.parts.masks import MaskConfig
 from bandana.registry import all_methods, get_method
@@ -35,7 +36,7 @@ def train(
 ) -> tuple[TrainingState, Bandana]:
     torch.manual_seed(0)
     method = Bandana(config, GraphSpec.of(graph)).to(graph.device)
-    method.replayable = replayed  # type: ignore[misc]
+    method.replayable = replayed
     return pretrain(method, graph, training, seed=3, **options), method  # type: ignore[arg-type]
 
 
@@ -84,13 +85,27 @@ def test_steps_of_every_method_are_replayed_as_they_are_written(graph: Graph, na
         torch.manual_seed(0)
         family = get_method(name)
         method = family(family.Config(), GraphSpec.of(graph)).to(graph.device)
-        method.replayable = replayed  # type: ignore[misc]
+        method.replayable = replayed
         state = pretrain(method, graph, replace(TRAINING, edge_batch_size=batch, lr=1e-3), seed=3)
         losses.append([row["loss"] for row in state.history])
         weights.append(torch.cat([weight.detach().flatten() for weight in method.parameters()]))
     assert losses[1] == pytest.approx(losses[0], rel=1e-5)
     assert len(set(losses[1])) == TRAINING.epochs
     torch.testing.assert_close(weights[1], weights[0], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.usefixtures("repeatable")
+@pytest.mark.filterwarnings("ignore")
+def test_steps_of_copies_are_replayed_as_they_are_written(graph: Graph) -> None:
+    histories = []
+    for replayed in (False, True):
+        torch.manual_seed(0)
+        method = Copies([Bandana(CONFIG, GraphSpec.of(graph)) for _ in range(2)]).to(graph.device)
+        method.replayable = replayed
+        histories.append(pretrain(method, graph, TRAINING, seed=3).history)
+    losses = [[row["loss"] for row in history] for history in histories]
+    assert losses[1] == pytest.approx(losses[0], rel=1e-5)
+    assert len(set(losses[1])) == TRAINING.epochs
 
 
 @pytest.mark.parametrize("target", ["aligned", "released", "shuffled", "constant"])

@@ -21,6 +21,7 @@ __all__ = [
     "LeakError",
     "NodeSplit",
     "Pairs",
+    "SplitConfig",
     "certify",
     "count_pairs",
     "official_edge_split",
@@ -29,6 +30,17 @@ __all__ = [
     "split_nodes",
     "verify",
 ]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SplitConfig:
+    """What is held out, anew for every seed."""
+
+    valid_edges: float = 0.05
+    test_edges: float = 0.10
+    """Shares of the links. Zero for both holds out nothing, for a node task that chooses no weights by links."""
+    nodes: tuple[float, float, float] = (0.1, 0.1, 0.8)
+    """Training, validation and test share of the nodes, where the data set has no official split."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,8 +24,8 @@ Purpose: TypeAlias = Literal["node", "link", "own"]
 SECTIONS = ("every", "node", "link", "own")
 KINDS = ("int", "float", "log", "choice")
 MAY_VARY: Mapping[Purpose, tuple[str, ...]] = {
-    "node": ("model", "training", "features", "monitor", "readout", "probe"),
-    "link": ("model", "training", "features", "readout"),
+    "node": ("model", "copies", "training", "features", "monitor", "readout", "probe"),
+    "link": ("model", "copies", "training", "features", "readout"),
     "own": ("model", "training", "features"),
 }
 """Anything else, such as the split, would change what the trials are compared by."""

@@ -27,6 +27,9 @@ READABLE = (
     *("probe.weight_decay", "probe.normalize"),
 )
 
+UNSET = {"copies": 1}
+"""What a number that is not set counts as, where it is not zero."""
+
 
 def validation_scores(
     experiment: Experiment,
@@ -76,9 +79,9 @@ def validation_score_of(
 
 
 def value_of(experiment: Experiment, option: str) -> Any:
-    """What an experiment has for a dotted option; a number that is not set counts as zero."""
+    """What an experiment has for a dotted option, and what it means that it is not set."""
     value = attrgetter(option)(experiment)
-    return 0 if value is None else value
+    return UNSET.get(option, 0) if value is None else value
 
 
 def readable(experiment: Experiment, space: Space) -> dict[str, tuple[Any, ...]]:
