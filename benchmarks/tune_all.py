@@ -77,9 +77,11 @@ ALSO: Mapping[str, Sequence[Mapping[str, Any]]] = {
     "node": [{"model.decoder_dropout": 0.6}, {"model.target": "constant"}, TWO_LAYERS],
     "link": [{"model.decoder_dropout": 0.8}, OFTEN_DROPPED],
     "cora-node": [
-        {**TWO_LAYERS, "model.encoder.width": 1024},
-        {**TWO_LAYERS, "model.decoder_dropout": 0.0, "model.negatives_per_edge": 4.0},
+        {**TWO_LAYERS, "model.decoder_dropout": 0.0},
+        {**TWO_LAYERS, "model.decoder_dropout": 0.0, "copies": 2},
+        {**TWO_LAYERS, "model.decoder_dropout": 0.0, "model.encoder.width": 512},
         {**TWO_LAYERS, "model.decoder_dropout": 0.0, "model.encoder.num_layers": 3},
+        {**TWO_LAYERS, "model.decoder_dropout": 0.0, "model.negatives_per_edge": 4.0},
     ],
     "citeseer-node": [
         {**TWO_LAYERS, "training.lr": 0.02, "model.decoder_dropout": 0.0, "model.encoder.width": 1024},
