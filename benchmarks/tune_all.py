@@ -85,14 +85,16 @@ ALSO: Mapping[str, Sequence[Mapping[str, Any]]] = {
     ],
     "citeseer-node": [
         {**TWO_LAYERS, "training.lr": 0.02, "model.decoder_dropout": 0.0, "model.encoder.width": 1024},
+        {**TWO_LAYERS, "training.lr": 0.02, "model.decoder_dropout": 0.0, "copies": 4},
         {**TWO_LAYERS, "training.lr": 0.02, "model.decoder_dropout": 0.0, "model.negatives_per_edge": 4.0},
-        {**TWO_LAYERS, "training.lr": 0.02, "model.decoder_dropout": 0.0, "model.encoder.width": 512},
     ],
     "pubmed-node": [
         {**TWO_LAYERS, "model.encoder.dropout": 0.6, "model.decoder_dropout": 0.7, "features": "row_normalised"},
-        {**TWO_LAYERS, "model.encoder.dropout": 0.6, "model.decoder_dropout": 0.7},
+        {**TWO_LAYERS, "model.encoder.dropout": 0.6, "model.decoder_dropout": 0.7, "copies": 2},
         {**TWO_LAYERS, "model.decoder_dropout": 0.7, "features": "row_normalised"},
     ],
+    "photo-node": [{"copies": 4}, {"model.decoder_dropout": 0.6, "copies": 4}, {"model.decoder_dropout": 0.6}],
+    "computers-node": [{"copies": 4}, {"copies": 2}, {"model.decoder_dropout": 0.6, "copies": 2}],
     "cora-link": [
         {**OFTEN_DROPPED, **WITH_FEATURES, "model.encoder.width": 512, "readout.skip": 0.6},
         {**OFTEN_DROPPED, "model.readout": "concat", "readout.smoothing": 1},
