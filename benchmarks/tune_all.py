@@ -71,12 +71,20 @@ TWO_LAYERS = {
     "training.lr": 0.01,
     "training.weight_decay": 5e-5,
 }
+FIVE_LAYERS = {
+    **TWO_LAYERS,
+    "model.encoder.num_layers": 5,
+    "model.decoder_dropout": 0.0,
+    "model.negatives_per_edge": 2.0,
+    "copies": 4,
+}
 OFTEN_DROPPED = {"model.decoder_dropout": 0.6, "model.negatives_per_edge": 4.0}
 WITH_FEATURES = {"readout.skip": 1.0, "readout.skip_smoothing": 2}
 ALSO: Mapping[str, Sequence[Mapping[str, Any]]] = {
     "node": [{"model.decoder_dropout": 0.6}, {"model.target": "constant"}, TWO_LAYERS],
     "link": [{"model.decoder_dropout": 0.8}, OFTEN_DROPPED],
     "cora-node": [
+        FIVE_LAYERS,
         {**TWO_LAYERS, "model.decoder_dropout": 0.0},
         {**TWO_LAYERS, "model.decoder_dropout": 0.0, "copies": 2},
         {**TWO_LAYERS, "model.decoder_dropout": 0.0, "model.encoder.width": 512},
@@ -84,11 +92,13 @@ ALSO: Mapping[str, Sequence[Mapping[str, Any]]] = {
         {**TWO_LAYERS, "model.decoder_dropout": 0.0, "model.negatives_per_edge": 4.0},
     ],
     "citeseer-node": [
+        FIVE_LAYERS,
         {**TWO_LAYERS, "training.lr": 0.02, "model.decoder_dropout": 0.0, "model.encoder.width": 1024},
         {**TWO_LAYERS, "training.lr": 0.02, "model.decoder_dropout": 0.0, "copies": 4},
         {**TWO_LAYERS, "training.lr": 0.02, "model.decoder_dropout": 0.0, "model.negatives_per_edge": 4.0},
     ],
     "pubmed-node": [
+        {**FIVE_LAYERS, "copies": 2},
         {**TWO_LAYERS, "model.encoder.dropout": 0.6, "model.decoder_dropout": 0.7, "features": "row_normalised"},
         {**TWO_LAYERS, "model.encoder.dropout": 0.6, "model.decoder_dropout": 0.7, "copies": 2},
         {**TWO_LAYERS, "model.decoder_dropout": 0.7, "features": "row_normalised"},
