@@ -57,8 +57,8 @@ def main() -> None:
         with shared_gpu(device, 2):  # two, as one would need no service
             for outcome in carry_out(kernels_of, wanted):
                 title = " ".join(outcome.arguments)
-                told = outcome.failure or table(title, outcome.result, share, options.rows)
-                print(told, end="\n\n", flush=True)
+                failed = f"{title} at {share} %: {outcome.failure}"
+                print(failed if outcome.failure else table(title, outcome.result, share, options.rows), flush=True)
 
 
 if __name__ == "__main__":

@@ -71,10 +71,11 @@ TWO_LAYERS = {
     "training.lr": 0.01,
     "training.weight_decay": 5e-5,
 }
+NEVER_DROPPED = {**TWO_LAYERS, "model.decoder_dropout": 0.0}
+FAST_NEVER_DROPPED = {**NEVER_DROPPED, "training.lr": 0.02}
 FIVE_LAYERS = {
-    **TWO_LAYERS,
+    **NEVER_DROPPED,
     "model.encoder.num_layers": 5,
-    "model.decoder_dropout": 0.0,
     "model.negatives_per_edge": 2.0,
     "copies": 4,
 }
@@ -85,17 +86,17 @@ ALSO: Mapping[str, Sequence[Mapping[str, Any]]] = {
     "link": [{"model.decoder_dropout": 0.8}, OFTEN_DROPPED],
     "cora-node": [
         FIVE_LAYERS,
-        {**TWO_LAYERS, "model.decoder_dropout": 0.0},
-        {**TWO_LAYERS, "model.decoder_dropout": 0.0, "copies": 2},
-        {**TWO_LAYERS, "model.decoder_dropout": 0.0, "model.encoder.width": 512},
-        {**TWO_LAYERS, "model.decoder_dropout": 0.0, "model.encoder.num_layers": 3},
-        {**TWO_LAYERS, "model.decoder_dropout": 0.0, "model.negatives_per_edge": 4.0},
+        NEVER_DROPPED,
+        {**NEVER_DROPPED, "copies": 2},
+        {**NEVER_DROPPED, "model.encoder.width": 512},
+        {**NEVER_DROPPED, "model.encoder.num_layers": 3},
+        {**NEVER_DROPPED, "model.negatives_per_edge": 4.0},
     ],
     "citeseer-node": [
         FIVE_LAYERS,
-        {**TWO_LAYERS, "training.lr": 0.02, "model.decoder_dropout": 0.0, "model.encoder.width": 1024},
-        {**TWO_LAYERS, "training.lr": 0.02, "model.decoder_dropout": 0.0, "copies": 4},
-        {**TWO_LAYERS, "training.lr": 0.02, "model.decoder_dropout": 0.0, "model.negatives_per_edge": 4.0},
+        {**FAST_NEVER_DROPPED, "model.encoder.width": 1024},
+        {**FAST_NEVER_DROPPED, "copies": 4},
+        {**FAST_NEVER_DROPPED, "model.negatives_per_edge": 4.0},
     ],
     "pubmed-node": [
         {**FIVE_LAYERS, "copies": 2},

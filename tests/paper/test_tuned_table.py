@@ -127,3 +127,11 @@ def test_rows_of_tuned_trainings_are_read(tmp_path: Path) -> None:
     plan = Plan(artifacts=[tuned.ARTIFACT], scope=scope, cache=cache, out=tmp_path, rows=read_rows([rows]))
     items = survey(plan)["tuned"]
     assert [item.piece.arguments["experiment"] == table for item in items if item.result.values] == [True]
+
+
+def test_a_table_says_where_several_encoders_stand_against_one() -> None:
+    nodes, links = made_up(Scope(seeds=2, datasets=("cora", "citeseer")), {tuned.PAPER: 0.0, tuned.TUNED: 0.0})
+    copies = recipe("bandana", "cora", "node", book="tuned").copies
+    assert copies is not None
+    assert f"bandana-tuned: encoders side by side, where not one: cora {copies}." in nodes.notes
+    assert not any("side by side" in note for note in links.notes)

@@ -100,6 +100,7 @@ def _sheet(results: Results, task: Task) -> Sheet:
         notes=(
             *(standing_note(row, line) for row, line in tested.items()),
             *_best_note(names, best),
+            *_copies_note(names, task),
             *(f"{row}: {chance_note(line, published_over=question.over)}" for row, line in tested.items()),
             *absence_notes(cells),
         ),
@@ -118,6 +119,13 @@ def standing_note(row: str, cells: Sequence[Cell]) -> str:
     words = "; ".join(f"{name}: {', '.join(names)}" for name, names in parts if names)
     reached = len(above) + len(level)
     return f"{row.partition(',')[0]}: {reached} of {len(cells)} means reach {rival}, {len(above)} pass it ({words})."
+
+
+def _copies_note(names: Sequence[str], task: Task) -> tuple[str, ...]:
+    """Where several encoders stand against the one of the published figure."""
+    tuned = ((name, experiments_of(name, task).get(TUNED)) for name in names)
+    several = [f"{name} {experiment.copies}" for name, experiment in tuned if experiment and experiment.copies]
+    return (f"{TUNED}: encoders side by side, where not one: {', '.join(several)}.",) if several else ()
 
 
 def _spoken(cell: Cell) -> str:
