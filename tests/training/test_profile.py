@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from bandana.experiment import profile
 from bandana.graph import Graph
+from bandana.paper.cookbook import recipe
 from bandana.training import profile as profiling
 from bandana.training.profile import Operation, profile_training
 from bandana.training.trainer import TrainingConfig
@@ -71,3 +73,12 @@ def test_an_epoch_bears_its_part_of_a_look_at_the_validation_data(
     assert seen == [False] * (profiling.WARM_UP_LOOKS + 1)
     assert sum(operation.share for operation in operations) == pytest.approx(1)
     assert profiling.BETWEEN not in by_name(operations), "on a CPU watching takes longer than the gaps"
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("task", ["node", "link"])
+def test_on_a_gpu_looks_are_recorded_and_the_gaps_between_kernels_told(task: Any) -> None:
+    operations = by_name(profile(recipe("bandana", "karate", task), device="cuda"))
+    assert {profiling.LOOKS, profiling.BETWEEN} <= set(operations)
+    assert any("_row_parts" in name for name in operations)
+    assert sum(operation.share for operation in operations.values()) == pytest.approx(1)

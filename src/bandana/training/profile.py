@@ -10,7 +10,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from bandana.graph import Graph
 from bandana.method import Method
-from bandana.training.steps import WARM_UP
+from bandana.training.steps import WARM_UP, own_stream
 from bandana.training.trainer import TrainingConfig, TrainingState, pretrain
 
 WARM_UP_EPOCHS, TIMED_EPOCHS, PROFILED_EPOCHS = 10, 10, 10
@@ -70,7 +70,9 @@ def profile_training(
         by_the_clock = 1e3 * (clock[1] - clock[0]) / TIMED_EPOCHS
         spent[BETWEEN], calls[BETWEEN] = max(by_the_clock - sum(spent.values()), 0.0), 1.0
     if monitor is not None:
-        spent[LOOKS], calls[LOOKS] = _look(method, monitor) / config.evaluate_every, 1 / config.evaluate_every
+        with own_stream(graph.device):
+            look = _look(method, monitor)
+        spent[LOOKS], calls[LOOKS] = look / config.evaluate_every, 1 / config.evaluate_every
     total = sum(spent.values()) or 1.0
     operations = [
         Operation(name=name, calls=calls[name], milliseconds=cost, share=cost / total)

@@ -188,8 +188,8 @@ def _confirmed(best: Trial, trials: Sequence[Trial]) -> str:
     """What fresh seeds say, where trials were repeated with some."""
     if not best.fresh:
         return ""
-    repeated = sum(bool(trial.fresh) for trial in trials)
-    return f"; taken out of {repeated} for {fmean(best.fresh):.4f} over {len(best.fresh)} fresh seeds"
+    repeated, seeds = sum(bool(trial.fresh) for trial in trials), len(best.fresh)
+    return f"; taken out of {repeated} for {fmean(best.fresh):.4f} over {seeds} fresh seed{'s' if seeds > 1 else ''}"
 
 
 def _spoken(score: float | None) -> str:
