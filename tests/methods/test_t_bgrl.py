@@ -65,13 +65,13 @@ def test_corruptions_change_what_they_name(random_graph: GraphFactory) -> None:
         method = build(graph, replace(SMALL, corrupt_features=features, corrupt_edges=edges))  # type: ignore[arg-type]
         view = method._corrupt(graph, CLOCK.generator(graph.device))
         gone = float((view.edges.values == 0).double().mean())
-        return view.x.equal(own.x), view.structure is own.structure, round(gone, 1)
+        return view.x.equal(own.x), view.structure is own.structure, gone
 
     assert corrupt("keep", "keep") == (True, True, 0.0)
     assert corrupt("scramble", "keep") == (False, True, 0.0)
-    assert corrupt("random", "random") == (False, False, 0.0)
+    assert corrupt("random", "random") == (False, False, pytest.approx(0, abs=0.05))  # pairs drawn twice count once
     assert corrupt("keep", "drop")[:2] == (True, True)
-    assert corrupt("keep", "drop")[2] >= 0.9
+    assert corrupt("keep", "drop")[2] == pytest.approx(0.95, abs=0.02)  # 4,000 draws: six deviations
 
 
 def test_momentum_rises_along_a_cosine() -> None:

@@ -160,6 +160,20 @@ def test_the_command_tells_what_it_set_aside_and_the_page_where_its_rows_are_fro
     assert "the one that wrote this page" in page
 
 
+@pytest.mark.parametrize("precisions", [["float32"], ["tf32", "bf16"]])
+def test_a_configuration_says_where_its_rows_were_computed_in_less(tmp_path: Path, precisions: list[str]) -> None:
+    experiment = recipe("bandana", "cora", "node")
+    given = [row(experiment, n, micro_f1=0.8, macro_f1=0.7, precision=name) for n, name in enumerate(precisions)]
+    file = rows_file(tmp_path / "a.csv", *given, fields=[*FIELDS, "precision"])
+    words = ["reproduce", "targets", "--no-run", "--datasets", "cora", "--seeds", "2", "--rows", str(file)]
+    words += ["--out", str(tmp_path / "out"), "--cache", str(tmp_path / "cache"), "--device", "cpu"]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    (config,) = (tmp_path / "out" / "configs").iterdir()
+    first = config.read_text(encoding="utf-8").splitlines()[0]
+    said = f"# products of matrices behind the page: {', '.join(sorted(precisions))}"
+    assert (first == said) == (precisions != ["float32"])
+
+
 @pytest.mark.parametrize("artifact", ["targets", "mask-ablation"])
 def test_variants_from_several_files_are_told_apart(tmp_path: Path, artifact: str) -> None:
     variants = {"targets": targets.VARIANTS, "mask-ablation": mask_ablation.VARIANTS}[artifact]

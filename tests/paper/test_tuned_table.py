@@ -25,10 +25,11 @@ def made_up(scope: Scope, lead: Mapping[str, float]) -> list[Sheet]:
     for piece in tuned.pieces(scope):
         table, seed = piece.arguments["experiment"], piece.arguments["seed"]
         task, dataset = table["task"], table["dataset"]
-        metric = tuned.QUESTIONS[task].metric
+        metric = {"node": "micro_f1", "link": "auc"}[task]
         name = next(n for n, e in tuned.experiments_of(dataset, task).items() if to_table(e) == table)
         figure = published(metric)["bandana", dataset].mean + lead[name] + 0.01 * (seed - (scope.seeds - 1) / 2)
-        results.append((piece, Result({"metrics": {metric: figure / 100}})))
+        squashed = {"auc_sigmoid32": (figure - 1) / 100} if task == "link" else {}
+        results.append((piece, Result({"metrics": {metric: figure / 100, **squashed}})))
     return list(tuned.show(results))
 
 
@@ -60,7 +61,7 @@ def test_a_book_has_the_cells_that_it_can_be_asked_for(dataset: str, task: str) 
 
 def test_both_recipes_are_held_against_bandana_and_against_the_best_of_any_method() -> None:
     scope = Scope(seeds=9, datasets=("citeseer", "pubmed"))
-    nodes, links = made_up(scope, {tuned.PAPER: -0.18, tuned.TUNED: 0.18})
+    nodes, links, _ = made_up(scope, {tuned.PAPER: -0.18, tuned.TUNED: 0.18})
     cells = {(cell.row, cell.column): cell for cell in links.cells}
     assert links.rows == (
         *("recipe of the paper", "bandana-tuned"),
@@ -80,7 +81,7 @@ def test_both_recipes_are_held_against_bandana_and_against_the_best_of_any_metho
 
 def test_the_notes_say_who_is_reached_and_who_is_passed() -> None:
     scope = Scope(seeds=9, datasets=("citeseer", "pubmed"))
-    _, links = made_up(scope, {tuned.PAPER: -0.18, tuned.TUNED: 0.18})
+    _, links, _ = made_up(scope, {tuned.PAPER: -0.18, tuned.TUNED: 0.18})
     told = dict(zip(links.rows, links.notes, strict=False))
     assert told["bandana-tuned"].startswith(
         "bandana-tuned: 2 of 2 means reach the published figure of Bandana, 2 pass it "
@@ -101,11 +102,29 @@ def test_a_level_mean_reaches_but_does_not_pass() -> None:
     )
 
 
+def test_a_mean_that_differs_behind_the_printed_digits_is_level() -> None:
+    cell = Cell(row="x", column="cora", ours=Score(95.004, 0.1, 3), published=Score(95.0, 0.1, 10), state="same")
+    assert "1 of 1 means reach the published figure of Bandana, 0 pass it (level" in tuned.standing_note("x", [cell])
+    above = Cell(row="x", column="cora", ours=Score(95.006, 0.1, 3), published=Score(95.0, 0.1, 10), state="same")
+    assert "1 pass it (above" in tuned.standing_note("x", [above])
+
+
+def test_links_are_also_held_against_the_published_figure_in_its_own_scoring() -> None:
+    scope = Scope(seeds=9, datasets=("citeseer", "pubmed"))
+    _, logits, squashed = made_up(scope, {tuned.PAPER: -0.18, tuned.TUNED: 0.18})
+    assert "after a float32 sigmoid" in squashed.title
+    assert "chosen on logits" in squashed.notes[0]
+    pairs = list(zip(logits.cells, squashed.cells, strict=True))
+    assert all(one.published == other.published for one, other in pairs)
+    assert all(one.ours.mean - other.ours.mean == pytest.approx(1) for one, other in pairs if one.ours and other.ours)
+    assert {cell.state for cell in squashed.cells} == {"lower"}
+
+
 def test_a_cell_without_a_tuned_recipe_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tuned, "has_cell", lambda method, dataset, task, book: dataset != "cs")
     tuned.experiments_of.cache_clear()
     scope = Scope(seeds=2, datasets=("cora", "cs"))
-    nodes, _ = made_up(scope, {tuned.PAPER: 0.0, tuned.TUNED: 0.0})
+    nodes, _, _ = made_up(scope, {tuned.PAPER: 0.0, tuned.TUNED: 0.0})
     tuned.experiments_of.cache_clear()
     cells = {(cell.row, cell.column): cell for cell in nodes.cells}
     missing = "not run: there is no tuned recipe for cs, task node; to make one: bandana tune bandana cs --task node"
@@ -130,7 +149,7 @@ def test_rows_of_tuned_trainings_are_read(tmp_path: Path) -> None:
 
 
 def test_a_table_says_where_several_encoders_stand_against_one() -> None:
-    nodes, links = made_up(Scope(seeds=2, datasets=("cora", "citeseer")), {tuned.PAPER: 0.0, tuned.TUNED: 0.0})
+    nodes, links, _ = made_up(Scope(seeds=2, datasets=("cora", "citeseer")), {tuned.PAPER: 0.0, tuned.TUNED: 0.0})
     copies = recipe("bandana", "cora", "node", book="tuned").copies
     assert copies is not None
     assert f"bandana-tuned: encoders side by side, where not one: cora {copies}." in nodes.notes

@@ -189,7 +189,7 @@ def make_cell(place: Place, members: Results, reading: Reading, printed: Printed
         state=state,
         note=note,
         protocol=reading.protocol + _precision(members),
-        origins=tuple(dict.fromkeys(result.origin for _, result in members if result.origin)),
+        origins=tuple(dict.fromkeys(result.origin for _, result in members if result.origin and result.values)),
         missing=missing,
         printed="" if printed is None else printed.text,
     )

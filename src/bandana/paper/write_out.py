@@ -30,9 +30,7 @@ def write_out(plan: Plan, items: Survey, facts: Mapping[str, str]) -> Path:
     """
     sections = []
     for artifact in plan.artifacts:
-        members = items[artifact.name]
-        _write_configurations(plan.out, members)
-        exhibits = artifact.show(_results(artifact, members, plan.scope))
+        exhibits = artifact.show(_results(artifact, items[artifact.name], plan.scope))
         _write_exhibits(plan.out, artifact, exhibits)
         sections.append(
             Section(
@@ -43,6 +41,7 @@ def write_out(plan: Plan, items: Survey, facts: Mapping[str, str]) -> Path:
                 command=command_of(artifact.name, plan.scope),
             )
         )
+    _write_configurations(plan.out, [item for members in items.values() for item in members])
     results = ((item.piece, item.result) for members in items.values() for item in members)
     write_text(plan.out / TRAININGS, to_rows(results))
     elsewhere = _from_elsewhere(plan.rows.files, items, sections)
@@ -71,9 +70,19 @@ def _from_elsewhere(files: Sequence[str], items: Survey, sections: Sequence[Sect
 
 def _write_configurations(out: Path, items: Sequence[Item]) -> None:
     """Every configuration that led to something once, whatever its number of seeds."""
-    done = [item.piece for item in items if item.result.values is not None]
-    for name, text in {config_name(piece): configuration(piece) for piece in done}.items():
-        write_text(out / CONFIGS / name, text)
+    done: dict[str, list[Item]] = {}
+    for item in items:
+        if item.result.values is not None:
+            done.setdefault(config_name(item.piece), []).append(item)
+    for name, members in done.items():
+        write_text(out / CONFIGS / name, _other_precision(members) + configuration(members[0].piece))
+
+
+def _other_precision(items: Sequence[Item]) -> str:
+    """Settings of the same name may have been computed in less than what they say: then a line that tells."""
+    said = items[0].piece.arguments.get("experiment", {}).get("training", {}).get("precision")
+    had = {item.result.values.get("precision", said) for item in items if item.result.values is not None}
+    return f"# products of matrices behind the page: {', '.join(sorted(had))}\n" if had != {said} else ""
 
 
 def _write_exhibits(out: Path, artifact: Artifact, exhibits: Sequence[Exhibit]) -> None:

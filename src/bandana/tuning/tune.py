@@ -177,8 +177,9 @@ def tuned_recipe(what: Search, trials: Sequence[Trial]) -> str:
         f"mean {MEASURES[what.experiment.task]} {_spoken(best.score)} over {_counted(what.seeds)}, "
         f"{_spoken(first.score)} for trial {first.number}{_confirmed(best, trials)}"
     )
-    if what.changes:
-        source += f"; set by hand: {', '.join(f'{option} = {value}' for option, value in what.changes.items())}"
+    by_hand = [f"{option} = {value}" for option, value in what.changes.items() if option not in best.values]
+    if by_hand:
+        source += f"; set by hand: {', '.join(by_hand)}"
     source += f"; bandana {__version__}"
     values = {**what.changes, **best.values}
     return recipe_text(what.experiment.task, what.experiment.dataset, values, source)
