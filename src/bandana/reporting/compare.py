@@ -114,10 +114,11 @@ def chance_note(cells: Iterable[Cell], *, published_over: Over) -> str:
     if not values:
         return "No cell could be tested: that takes at least two seeds and a published figure."
     different, lasting = sum(p < LEVEL for p in values), holm(values)
+    are = "is" if different == 1 else "are"
     return (
         f"{len(values)} cells were tested at the 5 % level. Were ours and the paper's the same everywhere, chance "
-        f"would call about {LEVEL * len(values):.2g} of them different; {different} are called so, and {lasting} after "
-        "Holm's correction for the number of tests."
+        f"would call about {LEVEL * len(values):.2g} of them different; {different} {are} called so, and "
+        f"{lasting} after Holm's correction for the number of tests."
     )
 
 
