@@ -16,7 +16,7 @@ from bandana.registry import all_methods
 from bandana.tuning.sampling import importance, propose
 from bandana.tuning.space import Interval, OneOf, Space, default_space, parse_space, spoken, without
 from bandana.tuning.trials import Trial, best_of, search
-from bandana.tuning.tune import Search
+from bandana.tuning.tune import Search, tuned_recipe
 
 pytest.importorskip("optuna", reason="tuning needs the extra 'tune'")
 
@@ -167,3 +167,13 @@ def test_no_trial_begins_after_the_time_is_spent() -> None:
     done = [Trial(number=n, values=START, scores=(0.5,), seconds=3.0) for n in range(4)]
     assert search(START, propose_mixed, peak, trials=50, seconds=12, done=done) == done
     assert len(search(START, propose_mixed, peak, trials=5, seconds=12.5, done=done)) == 5
+
+
+def test_a_recipe_names_as_set_by_hand_only_what_its_winner_did_not_choose() -> None:
+    by_hand = {"training.epochs": 8, "training.precision": "tf32"}
+    space: Space = {"training.lr": Interval(1e-4, 1e-2, log=True)}
+    what = Search(experiment=recipe("bandana", "karate", "node", by_hand), space=space, changes=by_hand)
+    trial = Trial(number=0, values={"training.lr": 0.01, "training.epochs": 4}, scores=(0.5,))
+    text = tuned_recipe(what, [trial])
+    assert "set by hand: training.precision = tf32; bandana" in text
+    assert '"training.epochs" = [4, ' in text
