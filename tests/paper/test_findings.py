@@ -104,7 +104,9 @@ def tuned_rows(dataset: str, task: Literal["node", "link"]) -> list[dict[str, st
     return list(by_seed.values())
 
 
-@pytest.mark.parametrize(("title", "dataset"), [("Cora", "cora"), ("CiteSeer", "citeseer"), ("CS", "cs")])
+@pytest.mark.parametrize(
+    ("title", "dataset"), [("Cora", "cora"), ("CiteSeer", "citeseer"), ("CS", "cs"), ("Physics", "physics")]
+)
 def test_links_after_the_sigmoid_are_those_of_the_rows(title: str, dataset: str) -> None:
     assert f"{squashed_of(dataset)} on {title}" in AFTER_THE_SIGMOID
 

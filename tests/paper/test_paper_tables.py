@@ -153,7 +153,7 @@ def test_a_cell_is_the_mean_over_the_seeds_that_have_a_figure() -> None:
     piece = training(recipe("gae", "cora", "node"), 0)
     values = [0.81, 0.83, 0.88]
     members = [(piece, Result({"metrics": {"micro_f1": value}}, origin="c.toml")) for value in values]
-    members.append((piece, Result(None, "OutOfMemoryError: x", "c.toml")))
+    members.append((piece, Result(None, "OutOfMemoryError: x", "never-written.toml")))
     reading = Reading(of_training(), percent("metrics", "micro_f1"), "how", "probes")
     cell = make_cell(("gae", "cora"), members, reading, Printed(Score(84.0, 0.2, 10), "%", "Table 1"))
     scaled = [100 * value for value in values]

@@ -1,7 +1,7 @@
 """From results to a table: every piece falls into a cell, and every cell gets a mean over seeds and a verdict."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from statistics import fmean, stdev
@@ -189,7 +189,9 @@ def make_cell(place: Place, members: Results, reading: Reading, printed: Printed
         state=state,
         note=note,
         protocol=reading.protocol + _precision(members),
-        origins=tuple(dict.fromkeys(result.origin for _, result in members if result.origin and result.values)),
+        origins=tuple(
+            dict.fromkeys(result.origin for _, result in members if result.origin and result.values is not None)
+        ),
         missing=missing,
         printed="" if printed is None else printed.text,
     )
@@ -197,9 +199,13 @@ def make_cell(place: Place, members: Results, reading: Reading, printed: Printed
 
 def _precision(members: Results) -> str:
     """Words for products of matrices that were not computed in full."""
-    found = {result.values.get("precision", "float32") for _, result in members if result.values is not None}
-    reduced = sorted(found - {"float32"})
+    reduced = sorted(precisions_of(result for _, result in members) - {"float32"})
     return f"; products of matrices in {' and '.join(reduced)}" if reduced else ""
+
+
+def precisions_of(results: Iterable[Result]) -> set[str]:
+    """In what products of matrices were computed."""
+    return {result.values.get("precision", "float32") for result in results if result.values is not None}
 
 
 def score_of(figures: Sequence[float]) -> Score | None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bandana.files import write_text
 from bandana.paper.artifact import Artifact, Exhibit, Picture, Result, Scope, Sheet
-from bandana.paper.grid import Results
+from bandana.paper.grid import Results, precisions_of
 from bandana.paper.pieces import config_name, configuration
 from bandana.paper.reproduce import CONFIGS, Item, Plan, Survey, command_of
 from bandana.paper.rows import to_rows
@@ -41,9 +41,9 @@ def write_out(plan: Plan, items: Survey, facts: Mapping[str, str]) -> Path:
                 command=command_of(artifact.name, plan.scope),
             )
         )
-    _write_configurations(plan.out, [item for members in items.values() for item in members])
-    results = ((item.piece, item.result) for members in items.values() for item in members)
-    write_text(plan.out / TRAININGS, to_rows(results))
+    every = [item for members in items.values() for item in members]
+    _write_configurations(plan.out, every)
+    write_text(plan.out / TRAININGS, to_rows((item.piece, item.result) for item in every))
     elsewhere = _from_elsewhere(plan.rows.files, items, sections)
     return write_page(plan.out, TITLE, sections, {**facts, **elsewhere})
 
@@ -79,9 +79,9 @@ def _write_configurations(out: Path, items: Sequence[Item]) -> None:
 
 
 def _other_precision(items: Sequence[Item]) -> str:
-    """Settings of the same name may have been computed in less than what they say: then a line that tells."""
-    said = items[0].piece.arguments.get("experiment", {}).get("training", {}).get("precision")
-    had = {item.result.values.get("precision", said) for item in items if item.result.values is not None}
+    """A line for settings that were computed in less than what they say, which counts as the same (`digest_of`)."""
+    said = items[0].piece.arguments.get("experiment", {}).get("training", {}).get("precision", "float32")
+    had = precisions_of(item.result for item in items)
     return f"# products of matrices behind the page: {', '.join(sorted(had))}\n" if had != {said} else ""
 
 

@@ -141,7 +141,7 @@ def standing_note(row: str, cells: Sequence[Cell]) -> str:
     """
     rival = "the best published figure of any method" if row.endswith(BEST) else "the published figure of Bandana"
     both = [(cell, cell.ours, cell.published) for cell in cells if cell.ours and cell.published]
-    pairs = [(cell, round(ours.mean, PRINTED_DIGITS) - printed.mean) for cell, ours, printed in both]
+    pairs = [(cell, round(ours.mean, PRINTED_DIGITS) - theirs.mean) for cell, ours, theirs in both]
     above = [_spoken(cell) for cell, difference in pairs if difference > 0]
     level = [_spoken(cell) for cell, difference in pairs if difference == 0]
     below = [_spoken(cell) for cell, difference in pairs if difference < 0]
