@@ -177,7 +177,9 @@ SHAPES = [
     pytest.param((3, 600, 64, 9), id="as many hidden units as are few"),
     pytest.param((3, 300, 400, 9), id="many hidden units"),
     pytest.param((40, 16, 8, 700), id="more tiles than programs"),
+    pytest.param((40, 70, 90, 700), id="more tiles than programs, many hidden units"),
     pytest.param((4, 8, 8, 0), id="no pairs"),
+    pytest.param((4, 8, 80, 0), id="no pairs, many hidden units"),
 ]
 NAMES = ("loss", "grad_z", "grad_hidden_weight", "grad_hidden_bias", "grad_out_weight", "grad_out_bias")
 
@@ -227,12 +229,11 @@ def test_sure_predictions_keep_their_small_losses(device: torch.device) -> None:
             assert_same_loss_and_gradients(given._replace(decoder=decoder, weight=given.weight.abs() * sign))
 
 
-def test_a_diverged_embedding_is_not_hidden(device: torch.device) -> None:
-    from bandana.engine.kernels.edge_loss import loss_and_gradients
-
-    given = problem(device, 9, 5, 4, 20)
+@pytest.mark.parametrize("hidden", [4, 300], ids=["few hidden units", "many"])
+def test_a_diverged_embedding_is_not_hidden(device: torch.device, hidden: int) -> None:
+    given = problem(device, 9, 5, hidden, 20)
     given.z[given.pairs[0, 1]] = torch.nan
-    total, gradients = loss_and_gradients(*given, 0.0, None)
+    total, gradients = edge_loss._kernel_for(given.decoder)(*given, 0.0, None)
     assert total.isnan()
     assert all(gradient.isnan().any() for gradient in gradients)
 
@@ -273,7 +274,9 @@ def test_dropout_belongs_to_the_seed_and_the_number_of_the_pair() -> None:
         assert 0.4 < float((other != whole).float().mean()) < 0.6
 
 
-@pytest.mark.parametrize("shape", [(9, 5, 4, 40), (20, 40, 16, 50), (20, 100, 16, 300), (20, 40, 70, 50)])
+@pytest.mark.parametrize(
+    "shape", [(9, 5, 4, 40), (20, 40, 16, 50), (20, 100, 16, 300), (20, 40, 70, 50), (20, 100, 300, 200)]
+)
 def test_dropout_of_the_gradient_is_that_of_the_product(device: torch.device, shape: tuple[int, ...]) -> None:
     """Against torch's own derivative of the plain equation under the same mask."""
     from bandana.engine.kernels.hashing import draw_seed
@@ -297,10 +300,54 @@ def test_dropout_of_the_gradient_is_that_of_the_product(device: torch.device, sh
         assert relative_error(actual.cpu(), expected, terms) < SINGLE, name
 
 
-def test_two_calls_with_one_generator_drop_differently(device: torch.device) -> None:
-    from bandana.engine.kernels.edge_loss import loss_and_gradients
+@pytest.mark.parametrize("size", [1e-20, 1.0, 1e20])
+def test_weights_are_split_into_addends_that_tensor_cores_hold(device: torch.device, size: float) -> None:
+    from bandana.engine.kernels.wide_edge_loss import _split
 
-    given, generator = problem(device, 9, 5, 4, 20), torch.Generator(device).manual_seed(0)
+    draw = torch.Generator().manual_seed(0)
+    weight, slope = (torch.randn(*shape, generator=draw).to(device) for shape in ((70, 33), (70,)))
+    weight *= size
+    folded = (weight * 1.25 * slope.unsqueeze(1)).double()
+    for precision, bits in (("tf32x3", 21), ("tf32", 14), ("bf16", 7)):
+        there, back, powers = _split(weight, slope, 1.25, precision)
+        assert powers.tolist() == [1 << bit for bit in range(31)] + [-(1 << 31)]
+        error = (back.double().sum(0) - folded).abs()
+        assert bool((error <= folded.abs() * 2.0**-bits).all())
+        if precision == "bf16":
+            assert there.dtype is torch.bfloat16
+            continue
+        assert not bool((there[0].view(torch.int32) & 0x1FFF).any())
+        if precision == "tf32x3":
+            assert (there[0] + there[1]).equal(weight * 1.25)
+
+
+@pytest.mark.parametrize("precision", ["highest", "high", "medium"])
+def test_hidden_units_that_pass_are_known_to_the_last(device: torch.device, precision: str) -> None:
+    """Gradients in whole numbers, which every precision holds exactly: one bit astray would be seen."""
+    hidden, width, pairs = 131, 40, 150
+    generator = torch.Generator().manual_seed(0)
+    z = torch.randint(0, 2, (30, width), generator=generator).float().to(device)
+    signs = torch.randint(0, 2, (hidden, width), generator=generator).mul_(2).sub_(1).float()
+    decoder = DecoderWeights(signs, torch.full((hidden,), 0.5), torch.zeros(2, hidden), torch.zeros(2))
+    decoder.out_weight[0] = 2.0**-100  # the logit is zero, and the gradient of every hidden unit the same
+    decoder = DecoderWeights(*(tensor.to(device) for tensor in decoder))
+    ends = torch.randint(30, (2, pairs), generator=generator).to(device)
+    given = Problem(z, decoder, ends, torch.full((pairs,), 2.0, device=device))
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(precision)
+    try:
+        _, gradients = edge_loss._kernel_for(decoder)(*given, 0.0, None)
+    finally:
+        torch.set_float32_matmul_precision(before)
+    _, exact = edge_loss._loss_and_gradients(*given.double(), 0.0, None, 4096)
+    for name, actual, expected in zip(NAMES[1:], gradients, exact, strict=True):
+        assert actual.cpu().double().equal(expected), name
+
+
+@pytest.mark.parametrize("hidden", [4, 80], ids=["few hidden units", "many"])
+def test_two_calls_with_one_generator_drop_differently(device: torch.device, hidden: int) -> None:
+    given, generator = problem(device, 9, 5, hidden, 20), torch.Generator(device).manual_seed(0)
+    loss_and_gradients = edge_loss._kernel_for(given.decoder)
     first, second = (loss_and_gradients(*given, 0.5, generator)[0] for _ in range(2))
     again = loss_and_gradients(*given, 0.5, generator.manual_seed(0))[0]
     assert first != second
@@ -561,7 +608,15 @@ def test_on_cuda_rows_of_every_length(device: torch.device) -> None:
 @pytest.mark.usefixtures("poison")
 @pytest.mark.parametrize(
     "shape",
-    [(300, 256, 128, 5000), (300, 256, 256, 3000), (300, 100, 70, 5000), (50, 3, 2, 999), (20_000, 16, 8, 200_000)],
+    [
+        (300, 256, 128, 5000),
+        (300, 256, 256, 3000),
+        (300, 100, 70, 5000),
+        (300, 256, 600, 2000),
+        (8000, 256, 256, 40_000),
+        (50, 3, 2, 999),
+        (20_000, 16, 8, 200_000),
+    ],
 )
 def test_on_cuda_loss_and_gradients(device: torch.device, shape: tuple[int, ...]) -> None:
     assert_same_loss_and_gradients(problem(device, *shape))

@@ -5,96 +5,11 @@ Every factor is the sum of two such numbers, and of their four products three co
 fit their sums, so a sum is taken from them after every few terms and added up by ordinary, rounding additions.
 """
 
-from typing import NamedTuple
-
-import torch
 import triton
-from torch import Tensor
 from triton import language as tl
 
 PRECISIONS = {"highest": "tf32x3", "high": "tf32", "medium": "bf16"}
 """What products inside kernels are made of, by what torch is set to."""
-_ROWS, _COLUMNS, _TERMS, _WARPS, _STAGES = 64, 128, 32, 4, 3
-
-
-class Factor(NamedTuple):
-    """A right factor ``[columns, terms]`` as two addends of eleven bits; one alone, as it is, for torch to multiply."""
-
-    high: Tensor
-    low: Tensor | None
-
-
-def factor(b: Tensor) -> Factor:
-    """Make ``[columns, terms]`` ready to be multiplied with, in the precision that torch is set to."""
-    b = b.contiguous()
-    if b.dtype is not torch.float32 or torch.get_float32_matmul_precision() != "highest":
-        return Factor(b, None)
-    high = ((b.view(torch.int32) + 0x1000) & -0x2000).view(torch.float32)
-    return Factor(high, b - high)
-
-
-def multiply(a: Tensor, b: Factor, out: Tensor, bias: Tensor | None = None) -> None:
-    """``out = a @ b.t() + bias``.
-
-    Args:
-        a: ``[rows, terms]`` contiguous.
-        b: ``[columns, terms]`` from `factor`.
-        out: ``[rows, columns]`` contiguous.
-        bias: ``[columns]`` contiguous.
-    """
-    (rows, terms), columns = a.shape, out.shape[1]
-    if b.low is None:
-        torch.mm(a, b.high.t(), out=out) if bias is None else torch.addmm(bias, a, b.high.t(), out=out)
-    elif out.numel():
-        with torch.cuda.device_of(a):
-            _multiply[(triton.cdiv(rows, _ROWS), triton.cdiv(columns, _COLUMNS))](
-                a,
-                *b,
-                bias,
-                out,
-                rows,
-                columns,
-                terms,
-                BIAS=bias is not None,
-                ROWS=_ROWS,
-                COLUMNS=_COLUMNS,
-                TERMS=_TERMS,
-                num_warps=_WARPS,
-                num_stages=_STAGES,
-            )
-
-
-@triton.jit(do_not_specialize=["rows"])
-def _multiply(
-    a,
-    high,
-    low,
-    bias,
-    out,
-    rows,
-    columns,
-    terms,
-    BIAS: tl.constexpr,
-    ROWS: tl.constexpr,
-    COLUMNS: tl.constexpr,
-    TERMS: tl.constexpr,
-):
-    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
-    total = tl.zeros([ROWS, COLUMNS], tl.float32)
-    for first in range(0, terms, TERMS):
-        term = first + tl.arange(0, TERMS)
-        known = (row < rows)[:, None] & (term < terms)[None, :]
-        a_high, a_low = _halves(tl.load(a + row[:, None] * terms + term[None, :], mask=known, other=0.0))
-        place = column[None, :] * terms + term[:, None]
-        inside = (column < columns)[None, :] & (term < terms)[:, None]
-        b_high = tl.load(high + place, mask=inside, other=0.0)
-        b_low = tl.load(low + place, mask=inside, other=0.0)
-        total += _dot_of_halves(a_high, a_low, b_high, b_low)
-    inside = (row < rows)[:, None] & (column < columns)[None, :]
-    if BIAS:
-        total += tl.load(bias + column, mask=column < columns, other=0.0)[None, :]
-    tl.store(out + row[:, None] * columns + column[None, :], total, mask=inside)
 
 
 @triton.jit
@@ -105,9 +20,9 @@ def dot(a, b, PRECISION: tl.constexpr):
     elif PRECISION == "tf32":
         product = tl.dot(a, b, input_precision="tf32")
     else:
-        a_high, a_low = _halves(a)
-        b_high, b_low = _halves(b)
-        product = _dot_of_halves(a_high, a_low, b_high, b_low)
+        a_high, a_low = halves(a)
+        b_high, b_low = halves(b)
+        product = dot_of_halves(a_high, a_low, b_high, b_low)
     return product
 
 
@@ -130,14 +45,14 @@ def chosen_sum(chosen, x, PRECISION: tl.constexpr):
 
 
 @triton.jit
-def _dot_of_halves(a_high, a_low, b_high, b_low):
+def dot_of_halves(a_high, a_low, b_high, b_low):
     """``(a_high + a_low) @ (b_high + b_low)`` without the product of what is low in both, small terms first."""
     small = tl.dot(a_high, b_low, tl.dot(a_low, b_high, input_precision="tf32"), input_precision="tf32")
     return tl.dot(a_high, b_high, small, input_precision="tf32")
 
 
 @triton.jit
-def _halves(x):
-    """The nearest number with eleven bits, and what is missing to `x`; the twin of `factor`."""
+def halves(x):
+    """The nearest number with eleven bits, and what is missing to `x`."""
     high = ((x.to(tl.int32, bitcast=True) + 0x1000) & -0x2000).to(tl.float32, bitcast=True)
     return high, x - high

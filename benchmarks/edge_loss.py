@@ -1,0 +1,327 @@
+"""The edge loss of decoders with many hidden units on a GPU: each of its kernels, in several tilings.
+
+    python benchmarks/edge_loss.py
+    python benchmarks/edge_loss.py cora --precisions tf32 --share 6
+
+First the error of loss and gradients against double precision. Then milliseconds of each kernel, the best tiling first
+(pairs, hidden units, columns, warps, tiles loaded ahead, programs per core, registers at most), and of the whole loss
+with its own tilings and with the best. With `--share` the process may use that many per cent of the cores (see
+shared_card.py), and times are also given as parts of the whole card. Tilings are compiled by several processes first.
+"""
+
+import argparse
+import os
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, get_args
+
+import torch
+from torch import Tensor
+
+from bandana.devices import SHARE, resolve_device, shared_gpu
+from bandana.engine import edge_loss
+from bandana.engine.edge_loss import DecoderWeights
+from bandana.training.trainer import Precision
+from bandana.workers import carry_out
+
+TORCH_PRECISION = {"float32": "highest", "tf32": "high", "bf16": "medium"}
+NAMES = ("loss", "nodes", "hidden weights", "hidden bias", "last weights", "last bias")
+SORTED_FROM = 65_536  # nodes: negatives then come sorted, see engine.negatives
+REPEATS, ROUNDS = 10, 3
+
+
+class Shape(NamedTuple):
+    """A call of the edge loss in training: small layers stand below each other."""
+
+    nodes: int
+    width: int
+    hidden: int
+    pairs: int
+    dropout: float
+
+
+SHAPES = {
+    "cora": Shape(3 * 2_708, 256, 256, 3 * 3 * 4_486, 0.0),
+    "physics": Shape(34_493, 256, 128, 3 * 210_768, 0.2),
+    "arxiv-size": Shape(169_343, 256, 256, 3 * 998_000, 0.0),
+    "photo-link": Shape(3 * 7_650, 256, 256, 3 * 3 * 101_219, 0.2),
+}
+"""Node recipes with more than 64 hidden units, and the one for links."""
+
+TILINGS: dict[str, dict[str, list[tuple[Any, ...]]]] = {
+    "_THERE": {
+        "tf32x3": [
+            (64, 256, 32, 8, 2),
+            (64, 256, 32, 8, 3),
+            (128, 128, 32, 8, 3),
+            (128, 128, 32, 8, 2),
+            (64, 128, 32, 4, 3),
+            (64, 128, 32, 4, 2),
+        ],
+        "tf32": [
+            (128, 256, 32, 8, 3),
+            (128, 256, 32, 8, 4),
+            (128, 256, 32, 8, 2),
+            (64, 256, 32, 4, 3),
+            (64, 256, 32, 4, 2),
+            (128, 128, 32, 8, 3),
+            (128, 128, 32, 8, 2, 1, 128),
+        ],
+        "bf16": [
+            (128, 256, 64, 8, 3),
+            (128, 256, 32, 8, 3),
+            (128, 256, 32, 8, 4),
+            (64, 256, 64, 4, 2),
+            (64, 256, 32, 4, 3),
+            (64, 256, 32, 4, 2),
+        ],
+    },
+    "_WEIGHTS": {
+        precision: [
+            (64, 256, 64, 8, 3, 1),
+            (64, 256, 64, 8, 5, 1),
+            (64, 256, 64, 8, 3, 2, 128),
+            (32, 256, 64, 8, 3, 2, 128),
+            (64, 256, 128, 8, 3, 1),
+            (32, 256, 128, 8, 3, 1),
+            (64, 128, 64, 4, 3, 2),
+            (64, 128, 64, 4, 3, 3, 168),
+            (32, 128, 64, 4, 3, 3, 168),
+        ]
+        for precision in ("tf32x3", "tf32", "bf16")
+    },
+    "_NODES": {
+        precision: [
+            (64, 256, 64, 4, 1, 2),
+            (64, 256, 64, 4, 2, 2),
+            (64, 256, 64, 4, 3, 1),
+            (128, 256, 64, 8, 1, 1),
+            (128, 256, 64, 8, 2, 1),
+            (64, 256, 64, 8, 1, 1),
+            (64, 256, 128, 8, 1, 1),
+            (64, 256, 64, 4, 2, 3, 168),
+            (64, 256, 32, 4, 1, 3, 168),
+            (64, 256, 32, 4, 2, 3, 168),
+        ]
+        for precision in ("tf32x3", "tf32", "bf16")
+    },
+}
+
+
+class Call(NamedTuple):
+    """What the edge loss is asked for."""
+
+    z: Tensor
+    decoder: DecoderWeights
+    pairs: Tensor
+    weight: Tensor
+
+
+def call(shape: Shape) -> Call:
+    """Random embeddings of the size that normalised layers have, a third of the pairs sorted by their first node."""
+    draw = torch.Generator("cuda").manual_seed(0)
+
+    def normal(*size: int) -> Tensor:
+        return torch.randn(size, generator=draw, device="cuda")
+
+    z = normal(shape.nodes, shape.width)
+    decoder = DecoderWeights(
+        normal(shape.hidden, shape.width) / shape.width**0.5,
+        normal(shape.hidden),
+        normal(2, shape.hidden) / shape.hidden**0.5,
+        normal(2),
+    )
+    pairs = torch.randint(shape.nodes, (2, shape.pairs), generator=draw, device="cuda")
+    links = shape.pairs // 3
+    pairs[0, :links] = pairs[0, :links].sort().values
+    if shape.nodes > SORTED_FROM:
+        pairs[0, links:] = pairs[0, links:].sort().values
+    weight = torch.full((shape.pairs,), -1.0 / shape.pairs, device="cuda")
+    weight[:links] = normal(links).abs() / shape.pairs
+    return Call(z, decoder, pairs, weight)
+
+
+def milliseconds(action: Callable[[], object], repeats: int = REPEATS) -> float:
+    """Of an action that a CUDA graph repeats, the best of some rounds."""
+    action()
+    torch.cuda.synchronize()
+    recording = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(recording):
+        for _ in range(repeats):
+            action()
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    rounds = []
+    for _ in range(ROUNDS):
+        begin.record()
+        recording.replay()
+        end.record()
+        torch.cuda.synchronize()
+        rounds.append(begin.elapsed_time(end) / repeats)
+    return min(rounds)
+
+
+def stages(given: Call, rate: float, precision: str) -> dict[str, Callable[[], Any]]:
+    """The three kernels of the wide edge loss, each ready to be called alone."""
+    from bandana.engine.kernels import wide_edge_back as back
+    from bandana.engine.kernels import wide_edge_loss as wide
+
+    slope, offset = edge_loss.margin_layer(given.decoder)
+    scale = wide.keep_scale(rate) if rate else 1.0
+    seed = torch.tensor([7], device="cuda") if rate else None
+    pairs = back.Pairs(given.z, *given.pairs, seed, round(wide.LEVELS / scale), precision)
+    there, folded, powers = wide._split(given.decoder.hidden_weight, slope, scale, precision)
+    head = given.weight, there, given.decoder.hidden_bias, slope, offset
+    bits, grad, _ = wide._to_hidden(pairs, *head)
+    passed = back.Passed(bits, powers, grad)
+    return {
+        "_THERE": lambda: wide._to_hidden(pairs, *head),
+        "_WEIGHTS": lambda: back.to_weights(pairs, passed, slope.numel()),
+        "_NODES": lambda: back.to_nodes(pairs, passed, folded),
+    }
+
+
+def tilings(kernel: str) -> dict[str, Any]:
+    """Those that the package uses, by precision; they are changed here to be compared."""
+    from bandana.engine.kernels import wide_edge_back, wide_edge_loss
+
+    own: dict[str, Any] = getattr(wide_edge_loss if kernel == "_THERE" else wide_edge_back, kernel)
+    return own
+
+
+def compile_tiling(name: str, precision: str, kernel: str, tiling: tuple[int, ...]) -> None:
+    """Run a kernel once on a few pairs, which leaves it in triton's cache."""
+    from bandana.engine.kernels import wide_edge_loss as wide
+
+    torch.set_float32_matmul_precision(TORCH_PRECISION[precision])
+    inside = wide.PRECISIONS[TORCH_PRECISION[precision]]
+    shape = SHAPES[name]._replace(nodes=100, pairs=300)
+    one = stages(call(shape), shape.dropout, inside)[kernel]
+    tilings(kernel)[inside] = wide.Tiling(*tiling)
+    one()
+    torch.cuda.synchronize()
+
+
+def candidates(shapes: list[str], precisions: list[str]) -> Iterator[tuple[str, str, str, tuple[int, ...]]]:
+    """What has to be compiled. Shapes with equal widths and dropout share their kernels."""
+    inside = {"float32": "tf32x3"}
+    kinds = {(SHAPES[name].width, SHAPES[name].hidden, SHAPES[name].dropout > 0): name for name in shapes}
+    for name in kinds.values():
+        for precision in precisions:
+            for kernel, lists in TILINGS.items():
+                for tiling in dict.fromkeys((*one[:5], 1, *one[6:]) for one in lists[inside.get(precision, precision)]):
+                    yield name, precision, kernel, tiling
+
+
+def old_stages(old: Any, given: Call, rate: float, precision: str) -> dict[str, Callable[[], Any]]:
+    """The kernels of the chunked way, where one chunk is enough."""
+    slope, offset = edge_loss.margin_layer(given.decoder)
+    (u, v), z = given.pairs, given.z
+    units, width = given.decoder.hidden_weight.shape
+    if u.numel() * width > old._CHUNK:
+        return {}
+    seed = torch.tensor([7], device="cuda") if rate else None
+    kept = round(old.LEVELS / (old.keep_scale(rate) if rate else 1.0))
+    stored = torch.bfloat16 if precision == "bf16" else z.dtype
+    product, hidden = (z.new_empty(u.numel(), size, dtype=stored) for size in (width, units))
+    passed, grad = z.new_empty(u.numel(), units, dtype=torch.int8), z.new_empty(u.numel())
+    there, bias = old.factor(given.decoder.hidden_weight.to(stored)), given.decoder.hidden_bias.to(stored)
+    back, sums = given.decoder.hidden_weight * slope.unsqueeze(1), z.new_zeros(old._HEAD_PROGRAMS, 2 * units + 2)
+    splits = min(old._SPLITS, -(-u.numel() // old._WEIGHTS_TILING["PAIRS"]))
+    products, grad_z = z.new_zeros(splits, units, width), torch.zeros_like(z)
+    steps = {
+        "products": lambda: old._to_products(z, u, v, seed, 0, kept, product),
+        "hidden": lambda: old.multiply(product, there, hidden, bias),
+        "head": lambda: old._head(hidden, slope, offset, given.weight, passed, grad, sums),
+        "weights": lambda: (old._to_weights(passed, grad, product, products, precision), products.sum(0)),
+        "nodes": lambda: old._to_nodes(passed, grad, back, z, u, v, seed, 0, kept, grad_z, precision),
+    }
+    for step in steps.values():
+        step()
+    return steps
+
+
+def errors(loss: Any, given: Call, exact: tuple[Tensor, ...]) -> str:
+    """Of loss and gradients, in the norm of each."""
+    total, gradients = loss(*given, 0.0, None)
+    parts = zip(NAMES, (total, *gradients), exact, strict=True)
+    return ", ".join(f"{name} {float((a.double() - e).norm() / e.norm()):.1e}" for name, a, e in parts)
+
+
+def measure(name: str, precision: str, share: int) -> list[str]:
+    """The lines of one shape and precision."""
+    import _old_wide_edge_loss as old
+
+    from bandana.engine.kernels import wide_edge_loss as wide
+
+    torch.set_float32_matmul_precision(TORCH_PRECISION[precision])
+    inside, shape = wide.PRECISIONS[TORCH_PRECISION[precision]], SHAPES[name]
+    given, repeats = call(shape), REPEATS if shape.pairs < 1_000_000 and share == 100 else 3
+    cores = torch.cuda.get_device_properties(0).multi_processor_count
+    lines = [f"== {name} {tuple(shape)} {precision}, {share} % of the card, {cores} cores"]
+
+    def row(title: str, spent: float) -> str:
+        return f"{spent:10.4f} ms{spent * share / 100:10.4f} of the card  {title}"
+
+    if share == 100:
+        doubles = DecoderWeights(*(tensor.double() for tensor in given.decoder))
+        total, gradients = edge_loss._loss_and_gradients(
+            given.z.double(), doubles, given.pairs, given.weight.double(), 0.0, None, 1 << 17
+        )
+        for title, loss in (("before", old.loss_and_gradients), ("now", wide.loss_and_gradients)):
+            lines.append(f"error {title}: {errors(loss, given, (total, *gradients))}")
+    generator = torch.cuda.default_generators[0]
+
+    def whole(loss: Any) -> float:
+        return milliseconds(lambda: loss(*given, shape.dropout, generator), repeats)
+
+    lines.append(row("the whole loss, before", whole(old.loss_and_gradients)))
+    for title, step in old_stages(old, given, shape.dropout, inside).items():
+        lines.append(row(f"    before: {title}", milliseconds(step, repeats)))
+    lines.append(row("the whole loss, now, with its own tilings", whole(wide.loss_and_gradients)))
+    best, owns = {}, {kernel: tilings(kernel)[inside] for kernel in TILINGS}
+    for kernel, step in stages(given, shape.dropout, inside).items():
+        own, spent, skipped = owns[kernel], {}, []
+        for tiling in dict.fromkeys((tuple(own), *(wide.Tiling(*one) for one in TILINGS[kernel][inside]))):
+            tilings(kernel)[inside] = wide.Tiling(*tiling)
+            try:
+                spent[tuple(tiling)] = milliseconds(step, repeats)
+            except Exception as problem:  # too much of something that the card has
+                skipped.append(f"{tuple(tiling)} {traceback.format_exception_only(problem)[-1].strip()[:120]}")
+        ranked = sorted(spent, key=spent.__getitem__)
+        lines += [row(f"{kernel} {one}{' (own)' if one == tuple(own) else ''}", spent[one]) for one in ranked]
+        lines += [f"           skipped: {kernel} {one}" for one in skipped]
+        best[kernel], tilings(kernel)[inside] = wide.Tiling(*ranked[0]), own
+    for kernel, tiling in best.items():
+        tilings(kernel)[inside] = tiling
+    lines.append(row("the whole loss, now, with the best tilings", whole(wide.loss_and_gradients)))
+    for kernel, tiling in owns.items():  # this process goes on with other shapes
+        tilings(kernel)[inside] = tiling
+    return lines
+
+
+def main() -> None:
+    """Compile, then measure what is named on the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("shapes", nargs="*", default=["cora", "physics", "arxiv-size"], help=", ".join(SHAPES))
+    parser.add_argument("--precisions", nargs="+", default=get_args(Precision), choices=get_args(Precision))
+    parser.add_argument("--share", type=int, nargs="+", default=[100], help="per cent of the cores, one or several")
+    parser.add_argument("--jobs", type=int, default=12, help="processes that compile")
+    options = parser.parse_args()
+    device, started = resolve_device("cuda"), time.perf_counter()
+    print(f"torch {torch.__version__}, {torch.cuda.get_device_name(device)}", flush=True)
+    for outcome in carry_out(compile_tiling, candidates(options.shapes, options.precisions), jobs=options.jobs):
+        if outcome.failure:
+            print(f"not compiled: {outcome.arguments}: {outcome.failure.strip().splitlines()[-1][:150]}")
+    print(f"compiled after {time.perf_counter() - started:.0f} s", flush=True)
+    wanted = [(shape, precision) for shape in options.shapes for precision in options.precisions]
+    for share in options.share:
+        os.environ[SHARE] = str(share)
+        with shared_gpu(device, 1 if share == 100 else 2):  # two, as one would need no service
+            for outcome in carry_out(measure, [(*one, share) for one in wanted]):
+                print(outcome.failure if outcome.failure else "\n".join(outcome.result), flush=True)
+    print(f"all after {time.perf_counter() - started:.0f} s")
+
+
+if __name__ == "__main__":
+    main()
