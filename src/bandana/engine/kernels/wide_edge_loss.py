@@ -23,7 +23,7 @@ from bandana.engine.kernels.wide_edge_back import OVER_PAIRS, WORD, Pairs, Passe
 _SPLIT_TILE = 1024
 _FACTORS = {"tf32x3": 2, "tf32": 1, "bf16": 1}  # tensors that hold the weights on the way there
 _ADDENDS = {"tf32x3": 3, "tf32": 2, "bf16": 1}  # and on the way back, in bfloat16
-_THERE = {"tf32x3": Tiling(128, 128, 32, 8, 3), "tf32": Tiling(128, 256, 32, 8, 3), "bf16": Tiling(128, 256, 64, 8, 3)}
+_THERE = {"tf32x3": Tiling(128, 128, 32, 8, 3), "tf32": Tiling(128, 256, 32, 8, 3), "bf16": Tiling(128, 256, 32, 8, 3)}
 
 
 def loss_and_gradients(
