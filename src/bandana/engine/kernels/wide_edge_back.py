@@ -1,7 +1,9 @@
 # mypy: disable-error-code="import-untyped,import-not-found,untyped-decorator,no-untyped-def,unused-ignore"
 """The way back of the wide edge loss: from what passed the hidden layer to the gradients of weights and nodes.
 
-Both kernels gather the pairs again and multiply with zeros and ones, which they unpack where tensor cores want them.
+Two kernels gather the pairs again and multiply with zeros and ones, which they unpack where tensor cores want them. A
+third, far smaller one adds up what passed: inside the first, a product of its own under a condition was miscompiled
+(triton 3.6).
 """
 
 from typing import Any, NamedTuple
@@ -12,7 +14,7 @@ from torch import Tensor
 from triton import language as tl
 
 from bandana.engine.kernels.hashing import keeps, row_key
-from bandana.engine.kernels.product import PRECISIONS, chosen_sum
+from bandana.engine.kernels.product import chosen_sum
 
 WORD = 32  # bits
 
@@ -29,12 +31,15 @@ class Tiling(NamedTuple):
     registers: int | None = None
 
 
-_WEIGHTS = {
-    "tf32x3": Tiling(64, 256, 64, 8, 3, 1),
-    "tf32": Tiling(64, 256, 64, 8, 3, 2, 128),
-    "bf16": Tiling(64, 256, 64, 8, 3, 2, 128),
+_NARROW = Tiling(32, 128, 64, 4, 3, 3, 168)
+_WIDE = Tiling(32, 256, 64, 8, 3, 2, 128)
+_WEIGHTS = {"tf32x3": _NARROW, "tf32": _WIDE, "bf16": _WIDE}  # up to 128 units, narrow ones for all
+_NODES = {
+    "tf32x3": Tiling(64, 256, 32, 4, 1, 3, 168),
+    "tf32": Tiling(64, 256, 32, 4, 1, 3, 168),
+    "bf16": Tiling(64, 256, 64, 4, 1, 2),
 }
-_NODES = dict.fromkeys(PRECISIONS.values(), Tiling(64, 256, 64, 4, 1, 2))
+_PASSES = Tiling(16, 256, 16, 4, 1)
 
 
 class Pairs(NamedTuple):
@@ -56,20 +61,32 @@ class Passed(NamedTuple):
     grad: Tensor
 
 
-def to_weights(pairs: Pairs, passed: Passed, units: int) -> tuple[Tensor, Tensor]:
-    """``bitsᵀ · (grad · product)``, ``[h, width]``, and ``bitsᵀ · grad``."""
-    (number, words), width, tiling = passed.bits.shape, pairs.z.shape[1], _WEIGHTS[pairs.precision]
+def to_weights(pairs: Pairs, passed: Passed, units: int) -> Tensor:
+    """``bitsᵀ · (grad · product)``, ``[h, width]``."""
+    (number, words), width = passed.bits.shape, pairs.z.shape[1]
+    tiling = _NARROW if units <= _NARROW.units else _WEIGHTS[pairs.precision]
     tile = sizes(tiling, units, width)
     blocks = triton.cdiv(width, tile["COLUMNS"]), triton.cdiv(units, tile["UNITS"])
     splits = _programs(pairs.z, tiling, blocks, triton.cdiv(number, tiling.pairs))
-    products, passes = pairs.z.new_empty(splits, units, width), pairs.z.new_empty(splits * blocks[0], units)
+    products = pairs.z.new_empty(splits, units, width)
     _weights_back[(*blocks, splits)](
-        *(*pairs[:5], *passed, products, passes, number, units, width, words),
+        *(*pairs[:5], *passed, products, number, units, width, words),
         DROPOUT=pairs.seed is not None,
         PRECISION=pairs.precision,
         **tile,
     )
-    return products.sum(0), passes.sum(0)
+    return products.sum(0)
+
+
+def to_bias(passed: Passed, units: int) -> Tensor:
+    """``bitsᵀ · grad``, ``[h]``."""
+    (number, words), tile = passed.bits.shape, sizes(_PASSES, units, 1)
+    blocks = 1, triton.cdiv(units, tile["UNITS"])
+    programs = _programs(passed.grad, _PASSES, blocks, triton.cdiv(number, _PASSES.pairs))
+    passes = passed.grad.new_empty(programs, units)
+    del tile["COLUMNS"]
+    _bias_back[(programs, blocks[1])](*passed, passes, number, units, words, **tile)
+    return passes.sum(0)
 
 
 def to_nodes(pairs: Pairs, passed: Passed, back: Tensor) -> Tensor:
@@ -82,7 +99,6 @@ def to_nodes(pairs: Pairs, passed: Passed, back: Tensor) -> Tensor:
         *(*pairs[:5], *passed, back, grad_z, number, units, width, words),
         DROPOUT=pairs.seed is not None,
         ADDENDS=addends,
-        STAGES=tiling.stages,
         **tile,
     )
     return grad_z
@@ -122,7 +138,6 @@ def _weights_back(
     powers,
     grad,
     products,
-    passes,
     pairs,
     hidden,
     width,
@@ -135,10 +150,8 @@ def _weights_back(
 ):
     column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     unit = tl.program_id(1) * UNITS + tl.arange(0, UNITS)
-    addend = tl.arange(0, 16)[None, :]
     power = tl.load(powers + tl.arange(0, 32))
     total = tl.zeros([UNITS, COLUMNS], tl.float32)
-    pulls = tl.zeros([UNITS], tl.float32)
     for tile in range(tl.program_id(2), tl.cdiv(pairs, PAIRS), tl.num_programs(2)):
         row = tl.full([PAIRS], tile, tl.int64) * PAIRS + tl.arange(0, PAIRS)
         known = row < pairs
@@ -149,7 +162,7 @@ def _weights_back(
         if DROPOUT:
             product = tl.where(keeps(row_key(seed, row)[:, None], column[None, :], kept), product, 0.0)
         pull = tl.load(grad + row, mask=known, other=0.0)[:, None]
-        through = tl.trans(_unpacked(passed, row, known, words, power, PAIRS, UNITS))
+        through = tl.trans(_unpacked(passed, row, known, words, power, PAIRS, UNITS).to(tl.bfloat16))
         product *= pull
         if PRECISION == "tf32x3":
             total += chosen_sum(through, product, PRECISION)
@@ -158,18 +171,10 @@ def _weights_back(
             if PRECISION == "tf32":
                 total = tl.dot(through, (product - largest.to(tl.float32)).to(tl.bfloat16), total)
             total = tl.dot(through, largest, total)
-        if tile % tl.num_programs(0) == tl.program_id(0):  # every tile once, and every block of columns its share
-            high = pull.to(tl.bfloat16)
-            middle = (pull - high.to(tl.float32)).to(tl.bfloat16)
-            low = (pull - high.to(tl.float32) - middle.to(tl.float32)).to(tl.bfloat16)
-            small = tl.where(addend == 1, middle, tl.where(addend == 2, low, 0.0))
-            pulls += tl.sum(tl.dot(through, tl.where(addend == 0, high, small)), 1)
 
     square = (unit < hidden)[:, None] & (column < width)[None, :]
     mine = products + (tl.program_id(2) * hidden + unit[:, None]).to(tl.int64) * width + column[None, :]
     tl.store(mine, total, mask=square)
-    place = (tl.program_id(2) * tl.num_programs(0) + tl.program_id(0)) * hidden + unit
-    tl.store(passes + place, pulls, mask=unit < hidden)
 
 
 @triton.jit(**OVER_PAIRS)
@@ -193,7 +198,6 @@ def _nodes_back(
     PAIRS: tl.constexpr,
     UNITS: tl.constexpr,
     COLUMNS: tl.constexpr,
-    STAGES: tl.constexpr,
 ):
     """The weights stay on the chip, in addends, while pairs pass by."""
     column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
@@ -207,17 +211,16 @@ def _nodes_back(
         middle = tl.load(place + hidden * width, mask=square, other=0.0)
     if ADDENDS > 2:
         low = tl.load(place + 2 * hidden * width, mask=square, other=0.0)
-    for tile in tl.range(tl.program_id(2), tl.cdiv(pairs, PAIRS), tl.num_programs(2), num_stages=STAGES):
+    for tile in range(tl.program_id(2), tl.cdiv(pairs, PAIRS), tl.num_programs(2)):
         row = tl.full([PAIRS], tile, tl.int64) * PAIRS + tl.arange(0, PAIRS)
         known = row < pairs
         inside = known[:, None, None] & (upright < width)
         left = tl.load(u + row, mask=known, other=0)[:, None, None] * width + upright
         right = tl.load(v + row, mask=known, other=0)[:, None, None] * width + upright
-        if STAGES == 1:  # while the dots are computed; the compiler itself loads a whole tile ahead
-            one = tl.load(z + left, mask=inside, other=0.0)
-            other = tl.load(z + right, mask=inside, other=0.0)
+        one = tl.load(z + left, mask=inside, other=0.0)  # on their way while the dots are computed
+        other = tl.load(z + right, mask=inside, other=0.0)
         pull = tl.load(grad + row, mask=known, other=0.0)[:, None, None]
-        through = _unpacked(passed, row, known, words, power, PAIRS, UNITS)
+        through = _unpacked(passed, row, known, words, power, PAIRS, UNITS).to(tl.bfloat16)
         total = tl.zeros([PAIRS, COLUMNS], tl.float32)
         if ADDENDS > 2:
             total = tl.dot(through, low, total)
@@ -226,11 +229,21 @@ def _nodes_back(
         total = tl.dot(through, high, total)[:, :, None] * pull
         if DROPOUT:  # zeros are added too: a mask would forbid adding several elements at once, which saves more
             total = tl.where(keeps(row_key(seed, row)[:, None, None], upright, kept), total, 0.0)
-        if STAGES > 1:
-            one = tl.load(z + left, mask=inside, other=0.0)
-            other = tl.load(z + right, mask=inside, other=0.0)
         tl.atomic_add(grad_z + left, total * other, mask=inside, sem="relaxed")
         tl.atomic_add(grad_z + right, total * one, mask=inside, sem="relaxed")
+
+
+@triton.jit(do_not_specialize=["pairs"])
+def _bias_back(passed, powers, grad, passes, pairs, hidden, words, PAIRS: tl.constexpr, UNITS: tl.constexpr):
+    unit = tl.program_id(1) * UNITS + tl.arange(0, UNITS)
+    power = tl.load(powers + tl.arange(0, 32))
+    total = tl.zeros([PAIRS, UNITS], tl.float32)
+    for tile in range(tl.program_id(0), tl.cdiv(pairs, PAIRS), tl.num_programs(0)):
+        row = tl.full([PAIRS], tile, tl.int64) * PAIRS + tl.arange(0, PAIRS)
+        known = row < pairs
+        pull = tl.load(grad + row, mask=known, other=0.0)[:, None]
+        total += _unpacked(passed, row, known, words, power, PAIRS, UNITS) * pull
+    tl.store(passes + tl.program_id(0) * hidden + unit, tl.sum(total, 0), mask=unit < hidden)
 
 
 @triton.jit
@@ -240,4 +253,4 @@ def _unpacked(passed, row, known, words, power, PAIRS: tl.constexpr, UNITS: tl.c
     inside = known[:, None] & (word < words)[None, :]
     packed = tl.load(passed + row[:, None] * words + word[None, :], mask=inside, other=0)
     bits = packed[:, :, None] & power[None, None, :]
-    return tl.where(tl.reshape(bits, [PAIRS, UNITS]) != 0, 1.0, 0.0).to(tl.bfloat16)
+    return tl.where(tl.reshape(bits, [PAIRS, UNITS]) != 0, 1.0, 0.0)

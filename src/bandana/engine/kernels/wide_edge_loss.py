@@ -1,5 +1,5 @@
 # mypy: disable-error-code="import-untyped,import-not-found,untyped-decorator,no-untyped-def,unused-ignore"
-"""The loss of a pair decoder with many hidden units: three kernels, which write no number that is pairs times width.
+"""The loss of a pair decoder with many hidden units, in kernels that write no number that is pairs times width.
 
 The first gathers the embeddings of a tile of pairs, multiplies them into the hidden layer, and leaves for every pair
 its gradient at the logit, and for every hidden unit a bit: whether it passed the ReLU. The second gathers again and
@@ -12,18 +12,31 @@ import torch
 import triton
 from torch import Tensor
 from triton import language as tl
+from triton.runtime import driver
 
 from bandana.engine.dropout import keep_scale
 from bandana.engine.edge_loss import DecoderWeights, margin_layer
 from bandana.engine.kernels.hashing import LEVELS, draw_seed, keeps, row_key
 from bandana.engine.kernels.logits import cross_entropy
 from bandana.engine.kernels.product import PRECISIONS, dot_of_halves, halves
-from bandana.engine.kernels.wide_edge_back import OVER_PAIRS, WORD, Pairs, Passed, Tiling, sizes, to_nodes, to_weights
+from bandana.engine.kernels.wide_edge_back import (
+    OVER_PAIRS,
+    WORD,
+    Pairs,
+    Passed,
+    Tiling,
+    sizes,
+    to_bias,
+    to_nodes,
+    to_weights,
+)
 
 _SPLIT_TILE = 1024
 _FACTORS = {"tf32x3": 2, "tf32": 1, "bf16": 1}  # tensors that hold the weights on the way there
 _ADDENDS = {"tf32x3": 3, "tf32": 2, "bf16": 1}  # and on the way back, in bfloat16
-_THERE = {"tf32x3": Tiling(128, 128, 32, 8, 3), "tf32": Tiling(128, 256, 32, 8, 3), "bf16": Tiling(128, 256, 32, 8, 3)}
+_SMALL = Tiling(64, 128, 32, 4, 2)
+_THERE = {"tf32x3": _SMALL, "tf32": Tiling(128, 256, 32, 8, 3), "bf16": Tiling(64, 256, 32, 4, 3)}
+_ROOMY = 160 << 10  # bytes of shared memory that a program must be able to have for those that are not small
 
 
 def loss_and_gradients(
@@ -42,7 +55,7 @@ def loss_and_gradients(
         there, back, powers = _split(hidden_weight, slope, scale, precision)
         bits, grad, sums = _to_hidden(given, weight.contiguous(), there, hidden_bias, slope, offset)
         passed = Passed(bits, powers, grad)
-        products, passes = to_weights(given, passed, slope.numel())
+        products, passes = to_weights(given, passed, slope.numel()), to_bias(passed, slope.numel())
         grad_z = to_nodes(given, passed, back)
 
     # Σ hidden · gradient, with hidden written out as weights · product + bias where it passed the ReLU.
@@ -77,7 +90,7 @@ def _to_hidden(
     pairs: Pairs, weight: Tensor, there: Tensor, hidden_bias: Tensor, slope: Tensor, offset: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Bits of what passed the ReLU, ``[pairs]`` gradients at the logit, and addends of the loss and of their sum."""
-    tiling, (units, width), number = _THERE[pairs.precision], there.shape[1:], pairs.u.numel()
+    (units, width), number, tiling = there.shape[1:], pairs.u.numel(), _tiling(pairs)
     words, programs = triton.cdiv(units, WORD), max(triton.cdiv(number, tiling.pairs), 1)
     bits, grad = pairs.z.new_empty(number, words, dtype=torch.int32), pairs.z.new_empty(number)
     sums = pairs.z.new_empty(programs, 2)
@@ -88,6 +101,14 @@ def _to_hidden(
         **sizes(tiling, units, width),
     )
     return bits, grad, sums
+
+
+def _tiling(pairs: Pairs) -> Tiling:
+    """What the card has room for."""
+    if not pairs.z.is_cuda:  # an interpreter has
+        return _THERE[pairs.precision]
+    room = driver.active.utils.get_device_properties(pairs.z.get_device())["max_shared_mem"]
+    return _THERE[pairs.precision] if room >= _ROOMY else _SMALL
 
 
 @triton.jit
