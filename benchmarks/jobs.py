@@ -2,21 +2,26 @@
 
     python benchmarks/jobs.py cora --jobs 16 --csv jobs.csv
 
-Each setting is run twice through `bandana.experiment.run`, once with a seed for every process and once with some more:
-the difference is what a seed costs when all processes are under way, and the first run shows what it costs to get there
-(imports, the GPU's context, kernels).
+Processes start once for all settings, as they do for a sweep. The first round of seeds of each setting shows what it
+costs to get there (imports and the GPU's context where it is the very first, kernels). Then a round is timed, and one
+with some more seeds for every process: the difference is what a seed costs when all processes are under way.
 """
 
 import argparse
 import csv
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 import torch
 
-from bandana.experiment import Experiment, Task, run
+from bandana.devices import resolve_device
+from bandana.experiment import Experiment, run, run_apart
 from bandana.paper.cookbook import recipe
+from bandana.seeds import side_by_side
+from bandana.training.trainer import OnEpoch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,23 +36,33 @@ class Row:
     per_seed: float
 
 
-def measure(experiment: Experiment, jobs: int, rounds: int) -> Row:
-    """Time one round of seeds, then that round and `rounds` more."""
-    once, more = (_seconds(experiment, jobs, jobs * count) for count in (1, 1 + rounds))
-    return Row(
-        dataset=experiment.dataset,
-        task=experiment.task,
-        precision=experiment.training.precision,
-        jobs=jobs,
-        first_round=once,
-        per_seed=(more - once) / (jobs * rounds),
-    )
+def measure(experiments: Sequence[Experiment], jobs: int, rounds: int) -> Iterator[Row]:
+    """For each experiment: a first round of seeds, another one, and that one with `rounds` more."""
+    device = resolve_device("auto")
+    with side_by_side(device, jobs) if jobs > 1 else nullcontext() as carry_out:
+
+        def seconds(experiment: Experiment, count: int) -> float:
+            started = time.perf_counter()
+            if carry_out is None:
+                run(experiment, seeds=range(count))
+            else:
+                carry_out(run_apart, [(seed, experiment, device, None, None) for seed in range(count)], _ignore)
+            return time.perf_counter() - started
+
+        for experiment in experiments:
+            first, once, more = (seconds(experiment, jobs * count) for count in (1, 1, 1 + rounds))
+            yield Row(
+                dataset=experiment.dataset,
+                task=experiment.task,
+                precision=experiment.training.precision,
+                jobs=jobs,
+                first_round=first,
+                per_seed=(more - once) / (jobs * rounds),
+            )
 
 
-def _seconds(experiment: Experiment, jobs: int, seeds: int) -> float:
-    started = time.perf_counter()
-    run(experiment, seeds=range(seeds), jobs=jobs)
-    return time.perf_counter() - started
+def _ignore(seed: int) -> OnEpoch:
+    return lambda state: None
 
 
 def main() -> None:
@@ -57,33 +72,30 @@ def main() -> None:
     parser.add_argument("--jobs", nargs="+", type=int, default=[8])
     parser.add_argument("--tasks", nargs="+", default=["node", "link"])
     parser.add_argument("--rounds", type=int, default=4, help="further seeds for every process")
-    parser.add_argument("--precision", default="float32")
+    parser.add_argument("--precisions", nargs="+", default=["float32"])
     parser.add_argument("--csv", type=Path, help="append rows to this file")
     options = parser.parse_args()
+    experiments = [
+        recipe("bandana", dataset, task, {"training.precision": precision})
+        for dataset in options.datasets
+        for task in options.tasks
+        for precision in options.precisions
+    ]
     print(f"torch {torch.__version__}, {torch.cuda.get_device_name() if torch.cuda.is_available() else 'CPU'}")
     print("data set   task  precision  jobs  first round s  seed ms  throughput")
-    for dataset in options.datasets:
-        for task in options.tasks:
-            rows = _measure_all(dataset, task, options)
-            if options.csv is not None:
-                _append(options.csv, rows)
-
-
-def _measure_all(dataset: str, task: Task, options: argparse.Namespace) -> list[Row]:
-    experiment = recipe("bandana", dataset, task, {"training.precision": options.precision})
-    run(experiment, seeds=[0])  # what is compiled and cached on first use is nobody's
-    rows: list[Row] = []
+    alone: list[float] = []
     for jobs in [1, *options.jobs]:
         # One after the other a round is one seed, so it takes several to be measured.
-        row = measure(experiment, jobs, options.rounds * (2 if jobs == 1 else 1))
-        rows.append(row)
-        ratio = rows[0].per_seed / row.per_seed
-        print(
-            f"{dataset:11}{task:6}{row.precision:11}{jobs:4d}{row.first_round:15.2f}{1e3 * row.per_seed:9.0f}"
-            f"{ratio:12.2f}",
-            flush=True,
-        )
-    return rows
+        for place, row in enumerate(measure(experiments, jobs, options.rounds * (2 if jobs == 1 else 1))):
+            if jobs == 1:
+                alone.append(row.per_seed)
+            print(
+                f"{row.dataset:11}{row.task:6}{row.precision:11}{jobs:4d}{row.first_round:15.2f}"
+                f"{1e3 * row.per_seed:9.0f}{alone[place] / row.per_seed:12.2f}",
+                flush=True,
+            )
+            if options.csv is not None:
+                _append(options.csv, [row])
 
 
 def _append(path: Path, rows: list[Row]) -> None:
