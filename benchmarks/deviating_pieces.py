@@ -177,12 +177,14 @@ def _contrasted() -> Iterator[Piece]:
 
 
 def _nodes() -> Iterator[Piece]:
-    """GRACE and GCA, nodes: splits, probes, epochs."""
+    """GRACE, GCA and COSTA, nodes: splits, probes, epochs."""
     studies = ("own", "unit", "gca", "gca unit", "same size", "tenth", "tenth gca")
     for method in ("gca", "grace"):
         run = {"method": method, "task": "node", "studies": studies}
         yield Piece(label="splits+epochs", dataset="pubmed", **run, looks=(200, 500, 1000), cost=180)
         yield Piece(label="splits", dataset="citeseer", **run, looks=(50, 100), cost=40)
+    run = {"method": "costa", "dataset": "pubmed", "task": "node", "studies": ("own", "same size", "tenth")}
+    yield Piece(label="splits", **run, stop=100, looks=(50, 100), cost=20)
 
 
 def _batches() -> Iterator[Piece]:
