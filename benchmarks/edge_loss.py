@@ -179,11 +179,13 @@ def stages(given: Call, rate: float, precision: str) -> dict[str, Callable[[], A
     }
 
 
-def tilings(kernel: str) -> dict[str, Any]:
+def tilings(kernel: str, hidden: int) -> dict[str, Any]:
     """Those that the package uses, by precision; they are changed here to be compared."""
     from bandana.engine.kernels import wide_edge_back, wide_edge_loss
 
-    own: dict[str, Any] = getattr(wide_edge_loss if kernel == "_THERE" else wide_edge_back, kernel)
+    few = kernel == "_WEIGHTS" and hidden <= wide_edge_back._NARROW.units
+    name = "_WEIGHTS_OF_FEW" if few else kernel
+    own: dict[str, Any] = getattr(wide_edge_loss if kernel == "_THERE" else wide_edge_back, name)
     return own
 
 
@@ -195,7 +197,7 @@ def compile_tiling(name: str, precision: str, kernel: str, tiling: tuple[int, ..
     inside = wide.PRECISIONS[TORCH_PRECISION[precision]]
     shape = SHAPES[name]._replace(nodes=100, pairs=300)
     one = stages(call(shape), shape.dropout, inside)[kernel]
-    tilings(kernel)[inside] = wide.Tiling(*tiling)
+    tilings(kernel, shape.hidden)[inside] = wide.Tiling(*tiling)
     one()
     torch.cuda.synchronize()
 
@@ -211,34 +213,6 @@ def candidates(shapes: list[str], precisions: list[str]) -> Iterator[tuple[str, 
                     yield name, precision, kernel, tiling
 
 
-def old_stages(old: Any, given: Call, rate: float, precision: str) -> dict[str, Callable[[], Any]]:
-    """The kernels of the chunked way, where one chunk is enough."""
-    slope, offset = edge_loss.margin_layer(given.decoder)
-    (u, v), z = given.pairs, given.z
-    units, width = given.decoder.hidden_weight.shape
-    if u.numel() * width > old._CHUNK:
-        return {}
-    seed = torch.tensor([7], device="cuda") if rate else None
-    kept = round(old.LEVELS / (old.keep_scale(rate) if rate else 1.0))
-    stored = torch.bfloat16 if precision == "bf16" else z.dtype
-    product, hidden = (z.new_empty(u.numel(), size, dtype=stored) for size in (width, units))
-    passed, grad = z.new_empty(u.numel(), units, dtype=torch.int8), z.new_empty(u.numel())
-    there, bias = old.factor(given.decoder.hidden_weight.to(stored)), given.decoder.hidden_bias.to(stored)
-    back, sums = given.decoder.hidden_weight * slope.unsqueeze(1), z.new_zeros(old._HEAD_PROGRAMS, 2 * units + 2)
-    splits = min(old._SPLITS, -(-u.numel() // old._WEIGHTS_TILING["PAIRS"]))
-    products, grad_z = z.new_zeros(splits, units, width), torch.zeros_like(z)
-    steps = {
-        "products": lambda: old._to_products(z, u, v, seed, 0, kept, product),
-        "hidden": lambda: old.multiply(product, there, hidden, bias),
-        "head": lambda: old._head(hidden, slope, offset, given.weight, passed, grad, sums),
-        "weights": lambda: (old._to_weights(passed, grad, product, products, precision), products.sum(0)),
-        "nodes": lambda: old._to_nodes(passed, grad, back, z, u, v, seed, 0, kept, grad_z, precision),
-    }
-    for step in steps.values():
-        step()
-    return steps
-
-
 def errors(loss: Any, given: Call, exact: tuple[Tensor, ...]) -> str:
     """Of loss and gradients, in the norm of each."""
     total, gradients = loss(*given, 0.0, None)
@@ -248,8 +222,6 @@ def errors(loss: Any, given: Call, exact: tuple[Tensor, ...]) -> str:
 
 def measure(name: str, precision: str, share: int) -> list[str]:
     """The lines of one shape and precision."""
-    import _old_wide_edge_loss as old
-
     from bandana.engine.kernels import wide_edge_loss as wide
 
     torch.set_float32_matmul_precision(TORCH_PRECISION[precision])
@@ -266,22 +238,18 @@ def measure(name: str, precision: str, share: int) -> list[str]:
         total, gradients = edge_loss._loss_and_gradients(
             given.z.double(), doubles, given.pairs, given.weight.double(), 0.0, None, 1 << 17
         )
-        for title, loss in (("before", old.loss_and_gradients), ("now", wide.loss_and_gradients)):
-            lines.append(f"error {title}: {errors(loss, given, (total, *gradients))}")
+        lines.append(f"errors: {errors(wide.loss_and_gradients, given, (total, *gradients))}")
     generator = torch.cuda.default_generators[0]
 
-    def whole(loss: Any) -> float:
-        return milliseconds(lambda: loss(*given, shape.dropout, generator), repeats)
+    def whole() -> float:
+        return milliseconds(lambda: wide.loss_and_gradients(*given, shape.dropout, generator), repeats)
 
-    lines.append(row("the whole loss, before", whole(old.loss_and_gradients)))
-    for title, step in old_stages(old, given, shape.dropout, inside).items():
-        lines.append(row(f"    before: {title}", milliseconds(step, repeats)))
-    lines.append(row("the whole loss, now, with its own tilings", whole(wide.loss_and_gradients)))
-    best, owns = {}, {kernel: tilings(kernel)[inside] for kernel in TILINGS}
+    lines.append(row("the whole loss, with its own tilings", whole()))
+    best, owns = {}, {kernel: tilings(kernel, shape.hidden)[inside] for kernel in TILINGS}
     for kernel, step in stages(given, shape.dropout, inside).items():
         own, spent, skipped = owns[kernel], {}, []
         for tiling in dict.fromkeys((tuple(own), *(wide.Tiling(*one) for one in TILINGS[kernel][inside]))):
-            tilings(kernel)[inside] = wide.Tiling(*tiling)
+            tilings(kernel, shape.hidden)[inside] = wide.Tiling(*tiling)
             try:
                 spent[tuple(tiling)] = milliseconds(step, repeats)
             except Exception as problem:  # too much of something that the card has
@@ -289,12 +257,12 @@ def measure(name: str, precision: str, share: int) -> list[str]:
         ranked = sorted(spent, key=spent.__getitem__)
         lines += [row(f"{kernel} {one}{' (own)' if one == tuple(own) else ''}", spent[one]) for one in ranked]
         lines += [f"           skipped: {kernel} {one}" for one in skipped]
-        best[kernel], tilings(kernel)[inside] = wide.Tiling(*ranked[0]), own
+        best[kernel], tilings(kernel, shape.hidden)[inside] = wide.Tiling(*ranked[0]), own
     for kernel, tiling in best.items():
-        tilings(kernel)[inside] = tiling
-    lines.append(row("the whole loss, now, with the best tilings", whole(wide.loss_and_gradients)))
+        tilings(kernel, shape.hidden)[inside] = tiling
+    lines.append(row("the whole loss, with the best tilings", whole()))
     for kernel, tiling in owns.items():  # this process goes on with other shapes
-        tilings(kernel)[inside] = tiling
+        tilings(kernel, shape.hidden)[inside] = tiling
     return lines
 
 

@@ -33,7 +33,8 @@ class Tiling(NamedTuple):
 
 _NARROW = Tiling(32, 128, 64, 4, 3, 3, 168)
 _WIDE = Tiling(32, 256, 64, 8, 3, 2, 128)
-_WEIGHTS = {"tf32x3": _NARROW, "tf32": _WIDE, "bf16": _WIDE}  # up to 128 units, narrow ones for all
+_WEIGHTS = {"tf32x3": _NARROW, "tf32": _WIDE, "bf16": _WIDE}
+_WEIGHTS_OF_FEW = dict.fromkeys(_WEIGHTS, _NARROW)  # up to 128 units
 _NODES = {
     "tf32x3": Tiling(64, 256, 32, 4, 1, 3, 168),
     "tf32": Tiling(64, 256, 32, 4, 1, 3, 168),
@@ -64,7 +65,7 @@ class Passed(NamedTuple):
 def to_weights(pairs: Pairs, passed: Passed, units: int) -> Tensor:
     """``bitsᵀ · (grad · product)``, ``[h, width]``."""
     (number, words), width = passed.bits.shape, pairs.z.shape[1]
-    tiling = _NARROW if units <= _NARROW.units else _WEIGHTS[pairs.precision]
+    tiling = (_WEIGHTS if units > _NARROW.units else _WEIGHTS_OF_FEW)[pairs.precision]
     tile = sizes(tiling, units, width)
     blocks = triton.cdiv(width, tile["COLUMNS"]), triton.cdiv(units, tile["UNITS"])
     splits = _programs(pairs.z, tiling, blocks, triton.cdiv(number, tiling.pairs))
