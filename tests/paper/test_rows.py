@@ -12,13 +12,13 @@ from bandana.cli import app
 from bandana.config import to_table
 from bandana.errors import UserError
 from bandana.experiment import Experiment
-from bandana.paper.artifact import Result
+from bandana.paper.artifact import Piece, Result, Scope
 from bandana.paper.cache import Entry
 from bandana.paper.cookbook import recipe
-from bandana.paper.pieces import digest_of, training
+from bandana.paper.pieces import COST, FITTED, digest_of, training
 from bandana.paper.reproduce import survey
 from bandana.paper.rows import found_in, read_rows, to_rows
-from bandana.paper.tables import mask_ablation, targets
+from bandana.paper.tables import mask_ablation, targets, time_and_memory
 
 FIELDS = ("method", "dataset", "task", "protocol", "seed", "micro_f1", "macro_f1", "auc", "config", "failed")
 
@@ -187,3 +187,37 @@ def test_variants_from_several_files_are_told_apart(tmp_path: Path, artifact: st
     names = list(variants)
     said = f"whose kernels may differ. old.csv: {names[0]}. new.csv: {'; '.join(names[2:])}.\n"
     assert said in (tmp_path / "out" / f"{artifact}.md").read_text(encoding="utf-8")
+
+
+def test_fitted_decoders_and_costs_travel_as_rows_too(tmp_path: Path) -> None:
+    experiment = recipe("t_bgrl", "cora", "link")
+    arguments = {"experiment": to_table(experiment), "seed": 0}
+    results = [
+        (Piece(FITTED, arguments), Result({"metrics": {"decoder_auc": 0.9}})),
+        (Piece(COST, arguments), Result({"epoch_seconds": 0.25, "timed": 10.0, "peak_mb": 64.0})),
+        (Piece(COST, {**arguments, "seed": 1}), Result({"epoch_seconds": 0.5, "timed": 10.0, "peak_mb": None})),
+    ]
+    path = tmp_path / "trainings.csv"
+    path.write_text(to_rows(results), encoding="utf-8")
+    rows = read_rows([path])
+    for piece, result in results:
+        found = found_in(rows, piece)
+        assert found is not None
+        assert (found.values, found.file) == (result.values, "trainings.csv")
+    assert found_in(rows, training(experiment, 0)) is None  # the same settings, but other work
+
+
+def test_what_training_takes_on_a_card_stands_in_a_page_made_without_one(tmp_path: Path) -> None:
+    (piece, *_others) = time_and_memory.pieces(Scope(datasets=("cora",), methods=("vgae",)))
+    path = tmp_path / "card.csv"
+    path.write_text(
+        to_rows([(piece, Result({"epoch_seconds": 0.5, "timed": 10.0, "peak_mb": 64.0}))]), encoding="utf-8"
+    )
+    words = ["reproduce", "time-and-memory", "--no-run", "--datasets", "cora", "--methods", "vgae", "--rows", str(path)]
+    words += ["--out", str(tmp_path / "out"), "--cache", str(tmp_path / "cache"), "--device", "cpu"]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    told = (tmp_path / "out" / "time-and-memory.md").read_text(encoding="utf-8")
+    assert "250" in told
+    assert "64" in told
+    assert "Ours from card.csv" in told

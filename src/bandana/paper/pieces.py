@@ -19,7 +19,7 @@ from bandana.paper.work import work
 from bandana.registry import get_method
 from bandana.training.trainer import OnEpoch, TrainingState
 
-TRAINING, FITTED, HEURISTICS = "experiment", "fitted decoder", "heuristics"
+TRAINING, FITTED, COST, HEURISTICS = "experiment", "fitted decoder", "pretraining-cost", "heuristics"
 SMALL = "digits"
 """Stands in for the data sets of the paper when something coarse is asked for: real, bundled, and quick to train on."""
 COARSE: Mapping[str, Any] = {

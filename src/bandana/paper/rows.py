@@ -1,6 +1,7 @@
 """Trainings as rows of a CSV file: results that came from elsewhere, such as from a GPU, and ours for others.
 
-``benchmarks/published.py`` writes such rows, and every reproduction does, in ``trainings.csv``.
+``benchmarks/published.py`` writes such rows, and every reproduction does, in ``trainings.csv``. What else is learned
+from a training on a card goes the same way (column ``work``): decoders fitted to embeddings, and what an epoch takes.
 """
 
 import csv
@@ -13,22 +14,25 @@ from bandana.config import to_table
 from bandana.errors import UserError
 from bandana.paper.artifact import Piece, Result
 from bandana.paper.cookbook import recipe
-from bandana.paper.pieces import TRAINING, digest_of
+from bandana.paper.pieces import COST, FITTED, TRAINING, digest_of
 
 NODE_METRICS = ("micro_f1", "macro_f1")
 DECODER_HITS = ("decoder_hits@20", "decoder_hits@50", "decoder_hits@100")
 LINK_METRICS = ("auc", "ap", "auc_sigmoid32", "ap_sigmoid32", "tied_share", "decoder_auc", *DECODER_HITS)
 NAMES = ("method", "dataset", "task", "protocol")
 NEEDED = (*NAMES, "seed", "config", "failed")
+COSTS = ("epoch_seconds", "timed", "peak_mb")
+WORK = (TRAINING, FITTED, COST)
+"""Kinds of work that rows can stand for; where a row names none, it is a training."""
 FIELDS = (
     *NAMES,
     *("seed", *NODE_METRICS, *LINK_METRICS, "mask_ratio", "best_epoch", "epochs", "pretrain_seconds", "peak_gpu_mb"),
-    *("precision", "config", "failed"),
+    *("precision", "config", "failed", "work", *COSTS),
 )
 
 Row: TypeAlias = Mapping[str, str]
 Key: TypeAlias = tuple[str, str]
-"""What identifies a training, and its seed."""
+"""What identifies a training, with the kind of work if it is another, and its seed."""
 Part: TypeAlias = Literal["own", "as_published"]
 """A training of a node task has a second row, with the metrics as published."""
 Parts: TypeAlias = dict[Part, dict[str, Any]]
@@ -75,11 +79,11 @@ def read_rows(paths: Sequence[Path]) -> Rows:
 
 def found_in(rows: Rows, piece: Piece) -> Result | None:
     """What the rows say about a piece: by its configuration, or by name if its recipe is one that failed."""
-    if piece.work != TRAINING or not rows.found:
+    if piece.work not in WORK or not rows.found:
         return None
     table, seed = piece.arguments["experiment"], str(piece.arguments["seed"])
-    found = rows.found.get((digest_of(table), seed))
-    if found is not None:
+    found = rows.found.get((_identity(piece.work, digest_of(table)), seed))
+    if found is not None or piece.work != TRAINING:
         return found
     method, dataset, task, protocol = (table[name] for name in NAMES)
     failed = rows.found.get((_name(method, dataset, task, protocol), seed))
@@ -93,11 +97,15 @@ def to_rows(results: Iterable[tuple[Piece, Result]]) -> str:
     """Every training that has figures, once, in the form that `read_rows` reads."""
     lines: dict[tuple[str, int, str], dict[str, Any]] = {}
     for piece, result in results:
-        if piece.work != TRAINING or result.values is None:
+        if piece.work not in WORK or result.values is None:
             continue
         table, values = piece.arguments["experiment"], result.values
         config, seed = digest_of(table), int(piece.arguments["seed"])
         shared = {name: table[name] for name in NAMES} | {"seed": seed, "config": config}
+        if piece.work != TRAINING:
+            figures = {name: values.get(name) for name in COSTS} | dict(values.get("metrics", {}))
+            lines[config, seed, piece.work] = shared | {"work": piece.work} | figures
+            continue
         shared |= {name: values.get(name) for name in ("best_epoch", "epochs", "peak_gpu_mb", "precision")}
         shared |= {"pretrain_seconds": values["seconds"]["pretrain"], **values["diagnostics"]}
         lines[config, seed, "own"] = shared | dict(values["metrics"])
@@ -136,7 +144,8 @@ def _trainings(path: Path) -> tuple[dict[Key, Parts], dict[Key, str]]:
             if row["failed"]:
                 failures[_name(*(row[name] for name in NAMES)), row["seed"]] = row["failed"]
             elif row["config"]:
-                own.setdefault((row["config"], row["seed"]), {})[_part(row)] = _values(row)
+                identity = _identity(row.get("work") or TRAINING, row["config"])
+                own.setdefault((identity, row["seed"]), {})[_part(row)] = _values(row)
         except ValueError as problem:
             raise UserError(
                 f"{path}, row {number}: holds a figure that is no number ({problem}); write it anew."
@@ -144,8 +153,13 @@ def _trainings(path: Path) -> tuple[dict[Key, Parts], dict[Key, str]]:
     return {key: parts for key, parts in own.items() if "own" in parts}, failures
 
 
+def _identity(work: str, digest: str) -> str:
+    return digest if work == TRAINING else f"{work} {digest}"
+
+
 def _part(row: Row) -> Part:
-    return "as_published" if row["task"] == "node" and row["protocol"] == "paper" else "own"
+    own = row.get("work") not in (None, "", TRAINING)
+    return "as_published" if not own and row["task"] == "node" and row["protocol"] == "paper" else "own"
 
 
 def _joined(parts: Parts) -> dict[str, Any]:
@@ -154,6 +168,10 @@ def _joined(parts: Parts) -> dict[str, Any]:
 
 def _values(row: Row) -> dict[str, Any]:
     """What a row says about a training."""
+    if row.get("work") == COST:
+        return {"peak_mb": None, **_numbers(row, COSTS)}
+    if row.get("work") == FITTED:
+        return {"metrics": _numbers(row, LINK_METRICS)}
     if _part(row) == "as_published":
         return _numbers(row, NODE_METRICS)
     return {

@@ -24,7 +24,7 @@ from bandana.paper.artifact import Artifact, Cell, Piece, Result, Scope, Sheet
 from bandana.paper.cookbook import recipe
 from bandana.paper.grid import Reading, Results, make_sheet, of_training
 from bandana.paper.meters import GPU_ONLY, peak_mb, start_peak, wait_for
-from bandana.paper.pieces import chosen, datasets_of
+from bandana.paper.pieces import COST, chosen, datasets_of
 from bandana.paper.published import printed
 from bandana.paper.work import work
 from bandana.training.trainer import TrainingState, pretrain
@@ -44,7 +44,7 @@ EPOCHS, ARXIV_EPOCHS = 500, 100
 WARM_UP, TIMED, QUICK_TIMED = 2, 10, 3
 
 
-@work("pretraining-cost", about_device=True)
+@work(COST, about_device=True)
 def pretrain_and_measure(arguments: Mapping[str, Any], device: torch.device, data_root: Path | None) -> dict[str, Any]:
     """Seconds of an epoch, and the highest memory of a GPU while it trains."""
     experiment, seed = Experiment.from_table(arguments["experiment"]), int(arguments["seed"])
@@ -74,7 +74,7 @@ def pieces(scope: Scope) -> Sequence[Piece]:
         for dataset in datasets_of(scope, DATASETS)
         for method in chosen(METHODS, scope.methods)
     ]
-    return [Piece("pretraining-cost", {"experiment": to_table(experiment), "seed": 0}) for experiment in experiments]
+    return [Piece(COST, {"experiment": to_table(experiment), "seed": 0}) for experiment in experiments]
 
 
 def show(results: Results) -> Sequence[Sheet]:
@@ -85,9 +85,11 @@ def show(results: Results) -> Sequence[Sheet]:
     seconds = Reading(place, lambda values: float(values["seconds"]), words, None)
     words = "highest memory of tensors; read on a GPU only"
     memory = Reading(place, lambda values: values["peak_mb"], words, None, GPU_ONLY)
+    files = sorted({result.file for _, result in results if result.file})
+    notes = [NOTE, *(f"Ours from {file}, which may be of another machine than the one of this page." for file in files)]
     sheets = [
-        make_sheet("Pre-training time (s)", scaled, seconds, printed("time"), notes=[NOTE], highest_is_best=False),
-        make_sheet("Peak GPU memory (MB)", scaled, memory, printed("memory"), notes=[NOTE], highest_is_best=False),
+        make_sheet("Pre-training time (s)", scaled, seconds, printed("time"), notes=notes, highest_is_best=False),
+        make_sheet("Peak GPU memory (MB)", scaled, memory, printed("memory"), notes=notes, highest_is_best=False),
     ]
     return [replace(sheet, cells=tuple(map(_side_by_side, sheet.cells))) for sheet in sheets]
 
