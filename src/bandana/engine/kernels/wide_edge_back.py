@@ -40,7 +40,7 @@ _NODES = {
     "tf32": Tiling(64, 256, 32, 4, 1, 3, 168),
     "bf16": Tiling(64, 256, 64, 4, 1, 2),
 }
-_PASSES = Tiling(16, 256, 16, 4, 1)
+_PASSES = Tiling(16, 256, 16, 4, 1, 8)
 
 
 class Pairs(NamedTuple):
