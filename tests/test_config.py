@@ -35,6 +35,7 @@ class Outer:
     layers: tuple[int, ...] = ()
     shares: tuple[float, float] = (0.5, 0.5)
     limit: int | None = None
+    way: Literal["in", "out"] | None = None
     anything: Any = None
 
     def __post_init__(self) -> None:
@@ -61,6 +62,7 @@ def test_a_patch_changes_what_it_names_and_nothing_else() -> None:
         ({"shares": [1, 0]}, Outer(shares=(1.0, 0.0))),
         ({"limit": 7}, Outer(limit=7)),
         ({"limit": None}, Outer(limit=None)),
+        ({"way": "out"}, Outer(way="out")),
         ({"anything": {"a": [1]}}, Outer(anything={"a": [1]})),
         ({"deep": True}, Outer(deep=True)),
         ({"inner": Inner(width=4)}, Outer(inner=Inner(width=4))),
@@ -97,6 +99,7 @@ def test_values_that_fit(changes: dict[str, Any], expected: Outer) -> None:
         ({"shares": [1.0]}, "shares: must be a list of 2 values, got [1.0]."),
         ({"shares": [1.0, "a"]}, "shares[1]: must be a number, got 'a'."),
         ({"limit": "a"}, "limit: must be a whole number or nothing, got 'a'."),
+        ({"way": "up"}, "way: must be 'in' or 'out' or nothing, got 'up'."),
         ({"inner": {"width": 0}}, "inner.width: must be at least 1, got 0"),
         ({"steps": 17}, "steps: must not exceed inner.width, got 17"),
     ],

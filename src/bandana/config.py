@@ -148,6 +148,8 @@ def _fit(value: Any, hint: Any, path: str) -> Any:
 def _spoken(hint: Any) -> str:
     if get_origin(hint) in (Union, UnionType):
         return " or ".join(_spoken(choice) for choice in get_args(hint))
+    if get_origin(hint) is Literal:
+        return " or ".join(map(repr, get_args(hint)))
     if get_origin(hint) is tuple:
         return "a list"
     if is_dataclass(hint):

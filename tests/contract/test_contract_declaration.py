@@ -4,7 +4,8 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import FrozenInstanceError, fields, is_dataclass, replace
 from tomllib import loads
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import pytest
 import torch
@@ -114,6 +115,9 @@ def neighbours(config: Any) -> Iterator[tuple[Path, Any]]:
 
 
 def other_values(value: Any, hint: Any) -> list[Any]:
+    if get_origin(hint) in (Union, UnionType) and type(None) in get_args(hint):
+        (hint,) = (member for member in get_args(hint) if member is not type(None))
+        value = {int: 0, float: 0.0}.get(hint, value)
     if get_origin(hint) is Literal:
         return [choice for choice in get_args(hint) if choice != value]
     if isinstance(value, bool):

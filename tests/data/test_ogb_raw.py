@@ -11,7 +11,9 @@ from bandana.data.datasets import load
 from bandana.data.ogb_raw import read_columns
 from bandana.data.unpickling import read_tensors
 from bandana.errors import UserError
+from bandana.experiment import run
 from bandana.graph import SparseFeatures
+from bandana.paper.cookbook import recipe
 
 EDGES = [(0, 1), (1, 0), (1, 2), (2, 2), (3, 4), (3, 4)]  # a pair both ways, a self-loop, a repetition
 LINKS = {(0, 1), (1, 2), (3, 4)}
@@ -297,3 +299,14 @@ def test_an_official_split_that_leaks_is_refused(tmp_path: Path) -> None:
     write_csv(write_arxiv(tmp_path) / "ogbn_arxiv" / "split" / "time" / "valid.csv.gz", [0])
     with pytest.raises(UserError, match="in train and in valid, such as 0"):
         load("ogbn-arxiv", tmp_path)
+
+
+@pytest.mark.parametrize(("name", "write"), [("ogbl-collab", write_collab), ("ogbl-ppa", write_ppa)])
+@pytest.mark.parametrize("method", ["maskgae_edge", "maskgae_path", "bandana"])
+def test_recipes_train_on_official_links_and_rank_them_by_their_decoders(
+    tmp_path: Path, name: str, write, method: str
+) -> None:
+    experiment = recipe(method, name, "link", {"training.epochs": 3})
+    (seed,) = run(experiment, device="cpu", data_root=write(tmp_path / "root")).seeds
+    assert seed.epochs == 3
+    assert all(0 <= seed.metrics[f"decoder_hits@{k}"] <= 1 for k in (20, 50, 100))

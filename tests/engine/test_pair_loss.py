@@ -1,4 +1,4 @@
-"""The chunked loss of dot products and its hand-written gradient, against torch's own cross entropy."""
+"""The chunked losses of dot products and their hand-written gradients, against torch's own and plain loops."""
 
 import math
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits as cross_entropy
 
-from bandana.engine.pair_loss import dot_product_loss, dot_products, pair_loss
+from bandana.engine.pair_loss import dot_product_loss, dot_products, pair_loss, squared_auc_loss
 
 NODES, WIDTH = 9, 5
 EXACT = {"rtol": 1e-12, "atol": 1e-12}
@@ -91,3 +91,58 @@ def test_inputs_are_left_alone_and_second_derivatives_refused() -> None:
 def test_dot_products(num_pairs: int) -> None:
     z, pairs, _ = problem(num_pairs)
     torch.testing.assert_close(dot_products(z, pairs), (z @ z.T)[pairs[0], pairs[1]], **EXACT)
+
+
+def ranked(num_pairs: int = 12, seed: int = 0) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Embeddings, positives, a negative for each, and weights, some of them zero."""
+    weight = torch.rand(num_pairs, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return *problem(num_pairs, num_pairs, seed), weight * (torch.arange(num_pairs) % 3 > 0)
+
+
+def plain_squared_auc(z: Tensor, positives: Tensor, negatives: Tensor, weight: Tensor) -> Tensor:
+    total = z.sum() * 0
+    for (u, v), (a, b), w in zip(positives.T.tolist(), negatives.T.tolist(), weight.tolist(), strict=True):
+        total = total + w * (1 - (z[u] @ z[v] - z[a] @ z[b])) ** 2
+    return total
+
+
+@pytest.mark.parametrize("chunk", [1, 5, 12, None])
+def test_squared_auc_value_and_gradient(chunk: int | None) -> None:
+    given = ranked()
+    loss, expected = squared_auc_loss(*given, chunk), plain_squared_auc(*given)
+    torch.testing.assert_close(loss, expected, **EXACT)
+    ours, theirs = (torch.autograd.grad(value * 3, given[0]) for value in (loss, expected))
+    torch.testing.assert_close(ours, theirs, **EXACT)
+
+
+@given(st.integers(0, 6), st.integers(0, 100))
+def test_squared_auc_of_any_number_of_pairs(num_pairs: int, seed: int) -> None:
+    given = ranked(num_pairs, seed)
+    loss = squared_auc_loss(*given)
+    torch.testing.assert_close(loss, plain_squared_auc(*given), **EXACT)
+    assert bool(torch.autograd.grad(loss, given[0])[0].isfinite().all())
+
+
+def test_squared_auc_leaves_its_inputs_alone_and_pulls_on_no_weight() -> None:
+    given = ranked()
+    before = [tensor.detach().clone() for tensor in given]
+    given[3].requires_grad_()
+    squared_auc_loss(*given).backward()
+    assert all(tensor.equal(copy) for tensor, copy in zip(given, before, strict=True))
+    assert given[3].grad is None
+
+
+def test_squared_auc_keeps_no_rows_of_pairs() -> None:
+    """What is saved for the way back grows with the pairs by their numbers and scores, not by their rows."""
+    width, pairs = 64, 5000
+    z = torch.randn(10, width, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    sides = torch.randint(10, (2, 2, pairs), generator=torch.Generator().manual_seed(0))
+    kept: list[int] = []
+
+    def keep(tensor: Tensor) -> Tensor:
+        kept.append(tensor.numel())
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        squared_auc_loss(z, *sides, torch.ones(pairs))
+    assert max(kept) == 2 * pairs

@@ -19,6 +19,7 @@ from bandana.training.trainer import learning_rate
 CITATION, OTHERS = "cora citeseer pubmed", "photo computers cs physics"
 MAIN = f"{CITATION} {OTHERS}"
 NODES = f"{MAIN} ogbn-arxiv"
+OGB = "ogbl-collab ogbl-ppa"
 
 RAW = "gae vgae arga arvga sig_vae seegera s2gae maskgae_edge maskgae_path"
 TO_THE_LAST_WEIGHTS = "seegera grace gca costa cca_ssg graphmae graphmae2"
@@ -469,6 +470,19 @@ MASKGAE: list[Table] = [
         # → settings without a published value: no degree loss outside the citation graphs
         {"cora citeseer": (0.8, 0.003), "pubmed": (0.2, 0.003), OTHERS: (0.8, 0)},
     ),
+    ("maskgae_edge maskgae_path", "node link", "model.layer model.node_embedding model.objective", {MAIN: (None,) * 3}),
+    (  # Another script than for the other links. → settings without a published value: ogbl-ppa as ogbl-collab
+        "maskgae_edge maskgae_path",
+        "link",
+        "model.layer model.node_embedding model.objective model.num_layers model.out_width model.dropout "
+        "model.decoder_layers model.decoder_width model.decoder_dropout model.degree_weight model.readout training.lr "
+        "training.weight_decay training.clip_norm training.epochs training.patience_evaluations monitor",
+        {OGB: ("sage", 256, "squared_auc", 1, 256, 0.3, 2, 64, 0.3, 0.003, "last", 1e-3, 0, 1, 500, 0, "none")},
+    ),
+    ("maskgae_edge maskgae_path", "link", SCHEDULES, {OGB: ("raw", "constant", 0, "adam")}),
+    ("maskgae_edge", "link", "model.mask_rate training.edge_batch_size", {OGB: (0.7, round(65_536 / 0.7))}),
+    # → maskgae_path: batches of links, of which walks hide about 0.76
+    ("maskgae_path", "link", "model.start model.start_rate training.edge_batch_size", {OGB: ("edge", 0.7, 86_000)}),
 ]
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import elu, relu
 
+from bandana.config import to_table
 from bandana.engine.negatives import sample_negatives
 from bandana.graph import Graph
 from bandana.method import Batch, Clock, GraphSpec
@@ -19,6 +20,7 @@ from bandana.parts.edge_reconstruction import (
     EdgeReconstruction,
     ReconstructionConfig,
     both_directions,
+    side_by_side,
     tell_apart,
 )
 
@@ -195,8 +197,117 @@ def test_embeddings_and_scores_come_from_the_whole_graph(random_graph: GraphFact
         ({"dropout": 1.0}, "dropout: must lie in"),
         ({"decoder_dropout": -0.1}, "decoder_dropout: must lie in"),
         ({"degree_weight": -1.0}, "degree_weight: must not be negative"),
+        ({"node_embedding": -1}, "node_embedding: must be 0 or a width"),
     ],
 )
 def test_rules(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=f"^{message}"):
         ReconstructionConfig(**changes)
+
+
+# As on the links of OGB: SAGE layers, learned vectors per node, dot products and the squared AUC loss.
+
+RANKED = replace(SMALL, layer="sage", node_embedding=6, objective="squared_auc")
+
+
+def naive_sage(method: EveryThird, graph: Graph, visible: list[float]) -> list[Tensor]:
+    """The mean of visible neighbours through one map, the node through another, a bias, ELU; layer by layer."""
+    edges = graph.edge_index.T.tolist()
+    weights = [1.0] * len(edges) if graph.weight is None else graph.weight.tolist()
+    z = list(graph.x if method.node_vectors is None else method.node_vectors)
+    encoder = method.encoder
+    for to_neighbours, to_own, bias in zip(encoder.neighbours, encoder.own, encoder.biases, strict=True):
+        following = []
+        for node in range(graph.num_nodes):
+            heard = [(visible[n] * weights[n], s) for n, (s, receiver) in enumerate(edges) if receiver == node]
+            total = sum(weight for weight, _ in heard)
+            mean = sum((w * z[s] for w, s in heard), torch.zeros_like(z[0])) / (total or 1)
+            following.append(elu(mean @ to_neighbours + z[node] @ to_own + bias))
+        z = following
+    return z
+
+
+def naive_ranked_loss(method: EveryThird, graph: Graph, links: Tensor) -> Tensor:
+    """Σ (1 - (score of a hidden entry - score of its negative))², plus the error of the hidden in-degrees."""
+    visible = [float(number % 2) for number in range(graph.num_edges)]
+    z = naive_sage(method, graph, visible)
+    edges = graph.edge_index.T.tolist()
+    entries = both_directions(graph, links).tolist()
+    generator = CLOCK.generator(graph.device)
+    drawn = sample_negatives(graph.edge_keys, graph.num_nodes, len(entries), generator).T.tolist()
+    matching = torch.randperm(len(entries), generator=generator).tolist()
+    loss = torch.zeros(())
+    for place, entry in enumerate(entries):
+        if entry % 3 == 0:
+            (u, v), (a, b) = edges[entry], drawn[matching[place]]
+            loss = loss + (1 - (z[u] @ z[v] - z[a] @ z[b])) ** 2
+    assert method.degree_head is not None
+    for node in range(graph.num_nodes):
+        degree = sum(edges[number][1] == node for number in range(0, graph.num_edges, 3))
+        guess = relu(perceptron(method.degree_head.layers, z[node]))
+        loss = loss + method.config.degree_weight * (guess - degree) ** 2 / graph.num_nodes
+    return loss
+
+
+@pytest.mark.usefixtures("float64")
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("options", [{}, {"node_embedding": None}, {"num_layers": 1}])
+@pytest.mark.parametrize("some", [False, True])
+def test_the_ranked_loss_and_its_gradients_are_those_of_the_equation(
+    hand_graph: GraphFactory, directed: bool, weighted: bool, options: dict[str, Any], some: bool
+) -> None:
+    graph = hand_graph(directed=directed, weighted=weighted)
+    method = build(graph, replace(RANKED, **options))
+    links = graph.links[:2] if some else graph.links
+    loss, expected = method.loss(Batch(graph, links), CLOCK), naive_ranked_loss(method, graph, links)
+    torch.testing.assert_close(loss, expected, rtol=1e-10, atol=1e-10)
+    parameters = list(method.parameters())
+    references = torch.autograd.grad(expected, parameters)
+    for gradient, reference in zip(torch.autograd.grad(loss, parameters), references, strict=True):
+        torch.testing.assert_close(gradient, reference, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.usefixtures("float64")
+def test_ranked_scores_are_dot_products_of_the_whole_graph(random_graph: GraphFactory) -> None:
+    graph = random_graph(weighted=True)
+    method = build(graph, RANKED)
+    z = torch.stack(naive_sage(method, graph, [1.0] * graph.num_edges))
+    torch.testing.assert_close(method.embed(graph), z)
+    pairs = torch.tensor([[0, 1, 2], [5, 6, 7]])
+    torch.testing.assert_close(method.score_edges(graph, pairs), (z[pairs[0]] * z[pairs[1]]).sum(1))
+    assert method.decoder is None
+
+
+def test_learned_vectors_take_the_place_of_features(random_graph: GraphFactory) -> None:
+    graph = random_graph()
+    for config in (RANKED, replace(SMALL, node_embedding=6)):
+        method = build(graph, config)
+        assert method.node_vectors is not None
+        assert method.node_vectors.shape == (30, 6)
+        assert method.embed(graph).equal(method.embed(replace(graph, x=graph.x + 1)))
+
+
+def test_every_entry_has_a_negative_of_its_own_wherever_both_lie(random_graph: GraphFactory) -> None:
+    graph = random_graph()
+    entries, negatives = torch.arange(40), torch.arange(80).view(2, 40)
+    hidden = (torch.arange(graph.num_edges) < 10).float()
+    generator = torch.Generator().manual_seed(0)
+    met = torch.zeros(40, 40)
+    for _ in range(1000):
+        positives, others, weight = side_by_side(graph, entries, hidden, negatives, generator)
+        assert positives.equal(graph.edge_index[:, entries])
+        assert others.sort(dim=1).values.equal(negatives)
+        assert (others[1] - others[0]).unique().tolist() == [40]
+        assert weight.equal(hidden[:40])
+        met[entries, others[0]] += 1
+    assert float(met.max()) < 60  # 25 expected
+    assert int(met.sum()) == 40_000
+
+
+def test_what_is_usual_counts_as_not_set() -> None:
+    """So that settings, and what tells them apart, are those from before there was a choice."""
+    named = ReconstructionConfig(layer="gcn", node_embedding=0, objective="cross_entropy")
+    assert named == ReconstructionConfig()
+    assert to_table(named).keys().isdisjoint({"layer", "node_embedding", "objective"})
+    assert to_table(RANKED).items() >= {"layer": "sage", "node_embedding": 6, "objective": "squared_auc"}.items()

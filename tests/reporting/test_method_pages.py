@@ -28,7 +28,15 @@ class Inner:
 
 
 @dataclass(frozen=True)
-class OwnConfig:
+class Inherited:
+    """What others extend."""
+
+    share: float = 0.5
+    """Of what is there."""
+
+
+@dataclass(frozen=True)
+class OwnConfig(Inherited):
     """What can be chosen.
 
     And more of it."""
@@ -39,6 +47,8 @@ class OwnConfig:
     rate: float = 5e-05
     on: bool = True
     layers: tuple[int, ...] = (1, 2)
+    way: Literal["in", "out"] | None = None
+    limit: int | None = None
 
 
 class Own(Method):
@@ -100,9 +110,12 @@ def test_a_page_lists_the_options_with_what_their_docstrings_say(page: str) -> N
     assert "And more of it" not in page
     assert "| `model.inner.depth` | `3` | How deep it goes. |" in page
     assert "| `model.mode` | `fast` | How: a\\|b. One of `fast`, `slow`. |" in page
+    assert "| `model.share` | `0.5` | Of what is there. |" in page
     assert "| `model.rate` | `5e-05` |  |" in page
     assert "| `model.on` | `true` |" in page
     assert "| `model.layers` | `[1, 2]` |" in page
+    assert "| `model.way` | not set | One of `in`, `out`. |" in page
+    assert "| `model.limit` | not set |  |" in page
 
 
 def test_a_page_lists_the_recipes_with_their_sources(page: str) -> None:

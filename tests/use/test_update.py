@@ -1,5 +1,6 @@
 """An update equals a full pass, for every method, and touches no row that the change cannot reach."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,7 @@ from bandana.errors import UserError
 from bandana.graph import Graph, SparseFeatures, compact
 from bandana.method import GraphSpec, Method
 from bandana.methods.bandana import Bandana, BandanaConfig
+from bandana.methods.maskgae_edge import MaskGAEEdge, MaskGAEEdgeConfig
 from bandana.parts.encoders import EncoderConfig
 from bandana.registry import all_methods
 from bandana.use.merge import merge
@@ -226,6 +228,21 @@ def test_a_vector_per_node_cannot_be_had_for_new_nodes() -> None:
     assert distance_from_full_pass(method, after, update(method, before, z, after).z) <= 1e-6
     with pytest.raises(UserError, match="learned a vector per node"):
         update(method, before, z, merge(before, addition(("n0", "q"), x=torch.zeros(2, 6))))
+
+
+@pytest.mark.parametrize("layer", ["gcn", "sage"])
+@pytest.mark.parametrize("width", [0, 5])
+def test_layers_of_maskgae_follow_links_and_its_vectors_no_new_nodes(layer: str, width: int) -> None:
+    before = ring(24)
+    method = build(MaskGAEEdge, before, MaskGAEEdgeConfig(layer=layer, node_embedding=width, out_width=7, width=8))
+    assert (local_encoder(method) is None) == (layer == "sage")
+    with torch.no_grad():
+        z = method.embed(before)
+    after = merge(before, addition(("n0", "n12")))
+    assert distance_from_full_pass(method, after, update(method, before, z, after).z) <= 1e-6
+    more = merge(before, addition(("n0", "q"), x=torch.zeros(2, 6)))
+    with pytest.raises(UserError, match="learned a vector per node") if width else nullcontext():
+        update(method, before, z, more)
 
 
 def test_other_columns_are_refused() -> None:

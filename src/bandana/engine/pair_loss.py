@@ -1,7 +1,8 @@
-"""The cross entropy of dot products over node pairs in chunks, with its gradient taken in the forward pass.
+"""Losses of dot products over node pairs in chunks: their cross entropy, and the squared AUC loss.
 
-Written plainly, the two gathered rows of every pair stay alive until the backward pass: O(pairs·width). Here a chunk's
-loss and gradient are computed together and the chunk is forgotten, which leaves O(nodes·width + chunk·width).
+Written plainly, the two gathered rows of every pair stay alive until the backward pass: O(pairs·width). Here a chunk of
+the cross entropy is forgotten once its loss and gradient are computed together, and rows of the other loss are gathered
+once more on the way back, which leaves O(nodes·width + chunk·width + pairs).
 """
 
 from typing import Any
@@ -53,9 +54,32 @@ def dot_product_loss(z: Tensor, pairs: Tensor, link: float, no_link: float, chun
     return out
 
 
+def squared_auc_loss(
+    z: Tensor, positives: Tensor, negatives: Tensor, weight: Tensor, chunk: int | None = None
+) -> Tensor:
+    """``Σ weight · (1 - (z_u·z_v - z_a·z_b))²``: each positive pair is to score higher than its negative by one.
+
+    Args:
+        z: ``[nodes, width]`` embeddings.
+        positives: ``[2, pairs]`` linked nodes ``u, v``.
+        negatives: ``[2, pairs]`` nodes ``a, b``, one pair for each positive.
+        weight: ``[pairs]``. It gets no gradient.
+        chunk: Pairs handled at once.
+
+    Returns:
+        The scalar loss, with gradients for `z`.
+    """
+    size = chunk or _pairs_at_once(z)
+    ahead: Tensor = _DotProducts.apply(z, positives, size) - _DotProducts.apply(z, negatives, size)  # type: ignore[no-untyped-call]
+    return torch.dot(weight.detach(), (1 - ahead).square())
+
+
 def dot_products(z: Tensor, pairs: Tensor) -> Tensor:
     """``[pairs]`` logits ``z_u·z_v``, for evaluation."""
-    size = _pairs_at_once(z)
+    return _logits(z, pairs, _pairs_at_once(z))
+
+
+def _logits(z: Tensor, pairs: Tensor, size: int) -> Tensor:
     return torch.cat([(z[u] * z[v]).sum(1) for u, v in zip(*(side.split(size) for side in pairs), strict=True)])
 
 
@@ -82,6 +106,24 @@ class _DotProductLoss(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None, None]:
         (saved,) = ctx.saved_tensors
         return saved * grads[0], None, None, None, None
+
+
+class _DotProducts(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, pairs: Tensor, size: int) -> Tensor:
+        ctx.save_for_backward(z, pairs)
+        ctx.size = size
+        return _logits(z, pairs, size)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        z, pairs = ctx.saved_tensors
+        grad = torch.zeros_like(z)
+        for u, v, slope in zip(*(values.split(ctx.size) for values in (*pairs, grads[0].unsqueeze(1))), strict=True):
+            grad.index_add_(0, u, z.index_select(0, v).mul_(slope))
+            grad.index_add_(0, v, z.index_select(0, u).mul_(slope))
+        return grad, None, None
 
 
 def _loss_and_gradient(z: Tensor, pairs: Tensor, link: float, no_link: float, size: int) -> tuple[Tensor, Tensor]:

@@ -88,6 +88,19 @@ def gcn_weights(structure: Structure, values: Tensor | None = None, loop: Tensor
     return EdgeWeights(weights if values is None else weights.mul_(values), scale.square().mul_(loop))
 
 
+def mean_weights(structure: Structure, values: Tensor | None = None) -> Tensor:
+    """``[edges]`` edge weights as parts of their row's sum, which make a sum a mean; zero where a row has only zeros.
+
+    Args:
+        structure: Any pattern.
+        values: ``[edges]`` edge weights, none negative; None means ones.
+    """
+    if values is None:
+        values = torch.ones(structure.num_entries, device=structure.col.device)
+    total = row_sums(structure, values).clamp(min=torch.finfo(values.dtype).tiny)
+    return values / total.index_select(0, structure.row)
+
+
 def row_sums(structure: Structure, values: Tensor) -> Tensor:
     """``[rows]`` sum of the values in each row; zero for empty rows."""
     return torch.segment_reduce(values, "sum", offsets=structure.rowptr, unsafe=True, initial=0)

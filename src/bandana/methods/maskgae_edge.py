@@ -11,12 +11,14 @@ Equations and where they are:
     edge decoder, a perceptron on z_u ⊙ z_v                                parts.cross_decoder.CrossDecoder
     -mean log p over hidden entries - mean log(1 - p) over negatives       parts.edge_reconstruction.tell_apart
     + α · squared error of the hidden in-degree                            parts.edge_reconstruction.DegreeHead
+    links of OGB: a learned vector per node, dropout → SAGE → ELU          parts.sage.SageStack
+    links of OGB: Σ (1 - (z_u·z_v - z_a·z_b))², hidden uv, negative ab     engine.pair_loss.squared_auc_loss
 
 Paper: Li et al., "What's Behind the Mask: Understanding Masked Graph Modeling for Graph Autoencoders", KDD 2023.
 Deviations: a step takes the hidden entries of a batch of links instead of a batch of hidden entries, so that their
 number varies a little; recipes enlarge the batch by 1/p, which keeps the number of steps. Negatives are drawn anew in
-every step and not once per epoch, which is the same distribution, and none of them is ever an edge. On a directed graph
-the visible part is not symmetrised.
+every step and not once per epoch, which is the same distribution, and none of them is ever an edge, nor a node with
+itself. On a directed graph the visible part is not symmetrised.
 """
 
 from dataclasses import dataclass

@@ -7,7 +7,7 @@ import sys
 import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 from bandana.method import Method
@@ -79,14 +79,17 @@ def in_families(methods: Mapping[str, type[Method]]) -> list[str]:
 
 def options(config: Any, prefix: str = "") -> Iterator[Option]:
     """Every option of a configuration and of the configurations inside it, with its default and its explanation."""
-    explanations, hints = _attribute_docstrings(type(config)), get_type_hints(type(config))
+    bases = (base for base in reversed(type(config).__mro__) if is_dataclass(base))
+    explanations = {name: text for base in bases for name, text in _attribute_docstrings(base).items()}
+    hints = get_type_hints(type(config))
     for field in fields(config):
         value = getattr(config, field.name)
         if is_dataclass(value):
             yield from options(value, f"{prefix}{field.name}.")
         else:
             hint = hints[field.name]
-            choices = get_args(hint) if get_origin(hint) is Literal else ()
+            members = [hint] if get_origin(hint) is Literal else get_args(hint)  # of `Literal[…] | None`
+            choices = tuple(chain(*(get_args(member) for member in members if get_origin(member) is Literal)))
             yield Option(f"{prefix}{field.name}", value, choices, explanations.get(field.name, ""))
 
 
@@ -123,7 +126,8 @@ def _option_table(found: list[Option]) -> str:
     for option in found:
         choices = f"One of {', '.join(f'`{_value(choice)}`' for choice in option.choices)}." if option.choices else ""
         meaning = " ".join(filter(None, [option.explanation, choices]))
-        rows.append(f"| `model.{option.name}` | `{_value(option.default)}` | {_cell(meaning)} |")
+        default = "not set" if option.default is None else f"`{_value(option.default)}`"
+        rows.append(f"| `model.{option.name}` | {default} | {_cell(meaning)} |")
     return "\n".join(rows)
 
 

@@ -21,13 +21,14 @@ from bandana.methods.bandana import Bandana
 from bandana.methods.cca_ssg import CCASSG
 from bandana.methods.costa import COSTA
 from bandana.methods.gae import GAE
+from bandana.methods.gae_tuned import GAETuned
 from bandana.methods.gca import GCA
 from bandana.methods.grace import GRACE
 from bandana.methods.t_bgrl import TBGRL
 from bandana.methods.untrained_encoder import UntrainedEncoder
 from bandana.methods.vgae import VGAE
 from bandana.parts.edge_reconstruction import EdgeReconstruction
-from bandana.parts.encoders import GCNEncoder, Stack, project
+from bandana.parts.encoders import Stack, project
 
 Known = Callable[[int, Tensor], Tensor]
 """The output of a layer at some nodes, as far as it was computed before."""
@@ -77,8 +78,10 @@ class Rows(NamedTuple):
 def local_encoder(method: Method) -> LocalEncoder | None:
     """The convolutions that a method embeds with; None for one that embeds in another way."""
     match method:
-        case Bandana() | EdgeReconstruction() | UntrainedEncoder():
+        case Bandana() | UntrainedEncoder():
             stacks, readout = [method.encoder], method.config.readout
+        case EdgeReconstruction(encoder=Stack() as encoder):
+            stacks, readout = [encoder], method.config.readout
         case GAE() | COSTA() | TBGRL():
             stacks, readout = [method.encoder], "last"
         case GRACE() | GCA():
@@ -90,8 +93,20 @@ def local_encoder(method: Method) -> LocalEncoder | None:
         case _:
             return None
     layers = tuple(Layer(stack, depth) for stack in stacks for depth in range(len(stack.weights)))
-    first = stacks[0]
-    return LocalEncoder(layers, readout, first.embedding if isinstance(first, GCNEncoder) else None)
+    return LocalEncoder(layers, readout, node_vectors(method))
+
+
+def node_vectors(method: Method) -> Tensor | None:
+    """``[nodes, width]`` vectors that a method learned for the nodes of its graph and embeds them from, or None."""
+    match method:
+        case EdgeReconstruction():
+            return method.node_vectors
+        case GAETuned():
+            return method.nodes
+        case Bandana():
+            return method.encoder.embedding
+        case _:
+            return None
 
 
 @torch.no_grad()

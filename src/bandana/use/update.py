@@ -17,9 +17,8 @@ from bandana.engine.structure import Structure
 from bandana.errors import UserError
 from bandana.graph import Features, Graph, SparseFeatures, dense
 from bandana.method import Method
-from bandana.methods.gae_tuned import GAETuned
 from bandana.use.ids import ids_of
-from bandana.use.receptive import LocalEncoder, embed_rows, encode_rows, local_encoder, neighbourhood
+from bandana.use.receptive import LocalEncoder, embed_rows, encode_rows, local_encoder, neighbourhood, node_vectors
 
 ROUNDING = 1e-5
 """A row that moved by less than this share of its length has not changed: float32 sums in another order do as much."""
@@ -122,10 +121,7 @@ def check_inductive(method: Method, before: Graph, after: Graph) -> None:
         UserError: It has not; see `update`.
     """
     previous = previous_rows(before, after)
-    encoder = local_encoder(method)
-    has_vectors = (isinstance(method, GAETuned) and method.nodes is not None) or (
-        encoder is not None and encoder.node_vectors is not None
-    )
+    has_vectors = node_vectors(method) is not None
     by_number = isinstance(before.x, SparseFeatures) and before.x.is_identity
     same_nodes = torch.equal(previous, torch.arange(before.num_nodes, device=previous.device))
     if (has_vectors or by_number) and not same_nodes:

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import TypedDict
 
 from bandana.experiment import Task
-from bandana.paper.artifact import Artifact, Piece, Result, Scope, Sheet
+from bandana.paper.artifact import Artifact, Piece, Scope, Sheet
 from bandana.paper.grid import Results, metric_sheet
-from bandana.paper.pieces import TRAINING, trainings
+from bandana.paper.pieces import trainings
 from bandana.paper.published import printed
 from bandana.reporting.compare import Over
 
@@ -19,11 +19,6 @@ class How(TypedDict):
 
 
 METHODS = ("maskgae_edge", "maskgae_path", "bandana")
-WITHOUT_RECIPE: Mapping[Task, tuple[str, ...]] = {"link": ("maskgae_edge", "maskgae_path"), "node": ()}
-NO_RECIPE = (
-    "not run: there is no recipe of MaskGAE for these links; its authors' runs have SAGE layers, learned node vectors, "
-    "a squared AUC loss and a dot decoder, which MaskGAE here does not have"
-)
 HOW: Mapping[Task, How] = {
     "link": {"protocol": "official split; logits of the method's own decoder ranked", "over": "seeds"},
     "node": {"protocol": "official split; linear probe", "over": "probes"},
@@ -40,28 +35,16 @@ def pieces(scope: Scope) -> Sequence[Piece]:
     """Trainings on the official splits; a coarse version has no data of this kind, and nothing to run."""
     if scope.quick:
         return []
-    return [piece for name in METRICS for piece in trainings(scope, _task(name), _trained(name), [name])]
+    return [piece for name in METRICS for piece in trainings(scope, _task(name), METHODS, [name])]
 
 
 def show(results: Results) -> Sequence[Sheet]:
-    """One table per data set, with the published figures of methods that are not trained there."""
+    """One table per data set."""
     present = {piece.arguments["experiment"]["dataset"] for piece, _ in results}
     return [
-        metric_sheet(f"{name} (%)", [*_untrained(name), *results], name, columns, printed(name), **HOW[_task(name)])
+        metric_sheet(f"{name} (%)", results, name, columns, printed(name), **HOW[_task(name)])
         for name, columns in METRICS.items()
         if name in present
-    ]
-
-
-def _trained(dataset: str) -> list[str]:
-    return [method for method in METHODS if method not in WITHOUT_RECIPE[_task(dataset)]]
-
-
-def _untrained(dataset: str) -> Results:
-    """Why methods without a recipe have no figure, in place of trainings."""
-    return [
-        (Piece(TRAINING, {"experiment": {"method": method, "dataset": dataset}}), Result(None, NO_RECIPE))
-        for method in WITHOUT_RECIPE[_task(dataset)]
     ]
 
 
