@@ -21,7 +21,7 @@ def cell(row: str, column: str, ours: Score | None, published: Score | None = PU
 def sample_sheet(title: str = "Micro-F1 (%)", **changes: object) -> Sheet:
     cells = (
         cell("bandana", "cora", Score(84.5, 0.5, 10), protocol="linear probe", origins=("configs/a b.toml",)),
-        cell("bandana", "cs", Score(93.5, 0.2, 10), Score(93.1, 0.05, 10)),
+        cell("bandana", "cs", Score(95.5, 2.0, 3), Score(93.1, 0.05, 10)),
         cell("bandana", "photo", Score(99.0, 0.1, 10), origins=("configs/gone.toml",)),
         cell("gae_x", "cora", Score(70.0, 0.5, 10)),
         cell("gae_x", "cs", Score(93.0, None, 1), Score(90.46, 0.29, 10)),

@@ -43,6 +43,7 @@ def test_every_cell_has_a_sign_a_word_a_colour_and_its_details() -> None:
     assert set(words) == {mark.word for mark in CELL_MARKS}
     tones = {given["data-mark"]: given["class"].split()[-1] for given in cells}
     assert tones["same"] == "tone-good"
+    assert tones["undecided"] == "tone-fair"
     assert tones["higher"] == "tone-fair"
     assert tones["lower"] == "tone-poor"
     assert {tones[word] for word in ("not run", "out of memory", "failed")} == {"tone-absent"}
@@ -70,7 +71,7 @@ def test_words_that_the_paper_prints_stand_where_its_figure_would() -> None:
 def test_counts_at_the_top_are_those_of_the_cells_and_statements() -> None:
     found = read()
     text = " ".join(" ".join(found.texts).split())
-    assert "2 = same 1 ▲ higher 1 ▼ lower 1 ? not tested" in text
+    assert "1 = same 1 ≈ undecided 1 ▲ higher 1 ▼ lower 1 ? not tested" in text
     assert [given["data-filter"] for given in buttons(found, "filter")][-3:] == ["holds", "does not hold", "open"]
     for expected in (
         *FACTS.values(),

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 Kind = Literal["table", "figure", "check"]
-State = Literal["same", "higher", "lower", "not tested", "no published figure", "not run", "out of memory", "failed"]
+State = Literal[
+    "same", "undecided", "higher", "lower", "not tested", "no published figure", "not run", "out of memory", "failed"
+]
 
 
 class Piece(NamedTuple):

@@ -16,6 +16,8 @@ from scipy.stats import rankdata
 from bandana.paper.artifact import Cell, Score, Sheet, State
 
 LEVEL = 0.05
+APART = 1.5
+"""Points from which on a difference that cannot be told from chance is none that can be ruled out either."""
 
 Over = Literal["probes", "seeds"]
 Values = Mapping[str, Mapping[str, float]]
@@ -73,6 +75,8 @@ def judge(ours: Score | None, published: Score | None, *, published_over: Over) 
     one_draw = _as_one_draw(ours, published, rounding_variance(published), "")
     if published_over == "seeds" and found.state != "same" and one_draw.state == "same":
         note += " Were all its runs on one lucky or unlucky split, the published mean could still be a draw from ours."
+    if found.state == "same" and abs(found.difference) > APART:
+        return "undecided", f"{note} That is more than {APART} points: more seeds would tell."
     return found.state, note
 
 

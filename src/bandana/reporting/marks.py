@@ -25,6 +25,7 @@ class Mark(NamedTuple):
 
 
 SAME = Mark("same", "=", "good", "no difference shown")
+UNDECIDED = Mark("undecided", "≈", "fair", "no difference shown, but more than 1.5 apart: too few seeds to tell")
 HIGHER = Mark("higher", "▲", "fair", "higher than published")
 LOWER = Mark("lower", "▼", "fair", "lower than published")
 NOT_TESTED = Mark("not tested", "?", "plain", "side by side without a test, for want of seeds or of a question")
@@ -36,7 +37,7 @@ HOLDS = Mark("holds", "✓", "good", "the numbers bear the statement out")
 FAILS = Mark("does not hold", "✗", "poor", "the numbers contradict the statement")
 OPEN = Mark("open", "?", "plain", "the numbers cannot tell")
 
-CELL_MARKS = (SAME, HIGHER, LOWER, NOT_TESTED, UNPUBLISHED, NOT_RUN, OUT_OF_MEMORY, FAILED)
+CELL_MARKS = (SAME, UNDECIDED, HIGHER, LOWER, NOT_TESTED, UNPUBLISHED, NOT_RUN, OUT_OF_MEMORY, FAILED)
 """In the order of legends and filters."""
 _OF_STATE = {mark.word: mark for mark in CELL_MARKS}
 

@@ -160,7 +160,8 @@ def _copies_note(names: Sequence[str], task: Task) -> tuple[str, ...]:
 
 
 def _spoken(cell: Cell) -> str:
-    words = {"same": "no difference shown", "higher": "higher by the test", "lower": "lower by the test"}
+    words = {"same": "no difference shown", "undecided": "no difference shown"}
+    words |= {state: f"{state} by the test" for state in ("higher", "lower")}
     return f"{cell.column} ({words.get(cell.state, cell.state)})"
 
 
