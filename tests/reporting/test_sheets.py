@@ -122,6 +122,7 @@ def test_latex_stacks_means_over_deviations_and_marks_the_best() -> None:
     check_latex(text, columns=3)
     assert r"bandana & \shortstack{\textbf{84.50}\\{\scriptsize $\pm$ 0.50}} &" in text
     assert r"\textbf{99.00}$\uparrow$" in text
+    assert r"\textbf{95.50}$\approx$" in text
     assert r"\underline{70.00}$\downarrow$" in text
     assert r"gae\_x" in text
     assert r"seegera & not run & out of memory & failed \\" in text

@@ -52,7 +52,7 @@ _LATEX = {
     **_TEXT,
     "\n": " ",
 }
-_LATEX_SIGNS = {"▲": r"$\uparrow$", "▼": r"$\downarrow$", "?": "?", "=": ""}
+_LATEX_SIGNS = {"▲": r"$\uparrow$", "▼": r"$\downarrow$", "≈": r"$\approx$", "?": "?", "=": ""}
 
 
 def to_markdown(exhibit: Exhibit) -> str:
