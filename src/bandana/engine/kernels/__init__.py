@@ -10,7 +10,7 @@ from importlib.util import find_spec
 import torch
 
 FEW_HIDDEN_UNITS = 64
-"""Up to here two edge-loss kernels do everything; more units do not fit their registers, and three share the work."""
+"""Up to here two edge-loss kernels do everything; more units do not fit their registers, and others share the work."""
 _OLDEST = (8, 0)  # compute capability: the first with the tensor-core precisions that the kernels ask for
 
 
