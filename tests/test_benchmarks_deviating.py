@@ -15,7 +15,7 @@ from bandana.workers import Outcome
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
-deviating, deviating_pieces = map(import_module, ("deviating", "deviating_pieces"))
+deviating, deviating_pieces, study = map(import_module, ("deviating", "deviating_pieces", "deviating_study"))
 sys.path.pop(0)
 
 Piece = deviating_pieces.Piece
@@ -62,11 +62,11 @@ def test_a_finished_run_is_skipped_and_one_cut_off_early_is_replaced(
 
 
 def test_rows_hold_every_choice_and_readout() -> None:
-    rows, _ = deviating.study(LINKS, None, time.time() + 60)
+    rows, _ = study.study(LINKS, None, time.time() + 60)
     assert {row["readout"] for row in rows} == {"embedding", "unit rows", "head", "head, unit rows"}
     assert {row["choice"] for row in rows} == {"untrained", "patience", "whole", "last"}
     assert all(0 <= row["auc_sigmoid32"] <= 1 for row in rows)
-    nodes, _ = deviating.study(NODES, None, time.time() + 60)
+    nodes, _ = study.study(NODES, None, time.time() + 60)
     probes = [(row["choice"], row["readout"], row["probe"]) for row in nodes]
     own = [
         ("cut off", readout, probe)
@@ -79,7 +79,7 @@ def test_rows_hold_every_choice_and_readout() -> None:
 def test_patience_ends_before_a_later_best_and_ties_go_to_the_later_look() -> None:
     scores = [0.1, 0.5, 0.7, 0.7, 0.6, 0.5, 0.9, 0.2]
     looks = [{"epoch": 10 * k, "valid_auc": x, "valid_auc_sigmoid32": 1 - x} for k, x in enumerate(scores)]
-    chosen = {name: row["epoch"] for name, row in deviating.choices(looks, 10, 2).items()}
+    chosen = {name: row["epoch"] for name, row in study.choices(looks, 10, 2).items()}
     assert chosen == {
         ("clean", "untrained"): 0,
         ("clean", "patience"): 30,
@@ -88,26 +88,26 @@ def test_patience_ends_before_a_later_best_and_ties_go_to_the_later_look() -> No
         ("paper", "whole"): 70,
         ("clean", "last"): 70,
     }
-    assert deviating.best(looks, "valid_auc", 3)["epoch"] == 60
+    assert study.best(looks, "valid_auc", 3)["epoch"] == 60
 
 
 def test_the_loss_stops_where_it_has_not_fallen_for_long() -> None:
     history = [{"epoch": epoch, "loss": loss} for epoch, loss in enumerate((1.0, 0.5, 0.495, 0.49, 0.1), 1)]
-    assert deviating.loss_stop(history, 2) == 4
-    assert deviating.loss_stop(history, 3) == 5
-    assert deviating.loss_stop([], 3) == 0
+    assert study.loss_stop(history, 2) == 4
+    assert study.loss_stop(history, 3) == 5
+    assert study.loss_stop([], 3) == 0
 
 
 def test_one_way_keeps_every_link_once() -> None:
     graph = load("digits").graph
-    kept = deviating.one_way(graph)
+    kept = study.one_way(graph)
     assert kept.num_edges == graph.num_edges // 2
     assert bool((kept.edge_index[0] < kept.edge_index[1]).all())
 
 
 def test_random_splits_have_the_size_of_public_ones() -> None:
     labels = load("digits").graph.y
-    split = deviating.public_size(labels, 0)
+    split = study.public_size(labels, 0)
     assert labels[split.train].bincount().tolist() == [20] * 10
     parts = [split.train, split.valid, split.test]
     assert [len(part) for part in parts] == [200, 500, 1000]
@@ -117,7 +117,7 @@ def test_random_splits_have_the_size_of_public_ones() -> None:
 def test_every_piece_is_a_run_of_its_own_that_its_recipe_allows() -> None:
     pieces = list(deviating_pieces.pieces())
     assert len({deviating.name_of(piece.columns) for piece in pieces}) == len(pieces)
-    assert all(piece.epochs > 0 and {*piece.studies} <= {*deviating.STUDIES} for piece in pieces)
+    assert all(piece.epochs > 0 and {*piece.studies} <= {*study.STUDIES} for piece in pieces)
     assert [p.method for p in pieces if deviating.asked(p, ["cora", "node"])] == ["s2gae"]
 
 
