@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from processes import alone, clustered_store, finish, start
+import torch.distributed as dist
+from processes import alone, clustered_store, finish, launch, start
 from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributed import TCPStore
 
 import bandana
@@ -23,7 +24,7 @@ from bandana.method import Clock, GraphSpec
 from bandana.methods.bandana import Bandana, BandanaConfig
 from bandana.parts.encoders import EncoderConfig
 from bandana.scale.batches import ShardConfig, group_batch, group_clock, plan_epoch
-from bandana.scale.distributed import World
+from bandana.scale.distributed import World, joined
 from bandana.scale.joint import JointBatchNorm, join_norms
 from bandana.scale.store import Store
 from bandana.scale.training import Job, settle_norms, train_on_store
@@ -131,6 +132,22 @@ def test_a_restart_over_the_same_exchange_of_addresses_finds_the_new_processes(t
     assert finish(broken) == [2, -signal.SIGKILL]
     (tmp_path / CHECKPOINT).unlink()
     assert finish(start(train, 2, tmp_path, tmp_path, 2, agent_port=exchange.port)) == [0, 0]
+
+
+def leave_a_sum_unanswered() -> None:
+    """The leading process lets go of everything while its sum still waits for one who is silent."""
+    with joined(torch.device("cpu"), patience_seconds=2) as world:
+        shared = world.share(nn.Linear(2, 2))
+        if world.leads:
+            torch._C._stash_obj_in_tls("of Python", object())  # as the first backward pass does, for every later sum
+            dist.all_reduce(torch.ones(2), async_op=True)
+        else:
+            time.sleep(4)
+    del shared
+
+
+def test_a_sum_that_nobody_answers_does_not_keep_a_process_from_ending() -> None:
+    assert finish(launch(leave_a_sum_unanswered, 2), patience=30) == [0, 0]
 
 
 class _StopError(Exception):

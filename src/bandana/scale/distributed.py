@@ -6,6 +6,7 @@
 import os
 import re
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -69,7 +70,15 @@ class World:
 
     def share(self, module: nn.Module) -> nn.Module:
         """A module whose gradients are averages over the processes."""
-        return module if self.size == 1 else DistributedDataParallel(module, broadcast_buffers=False)
+        if self.size == 1:
+            return module
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # the name is old, and the new one does something else
+            shared = DistributedDataParallel(module, broadcast_buffers=False)
+        # The last to go ends the group's threads. The reducer would hold Python's lock meanwhile, which they may want
+        # for what a lost peer left behind: both would wait for ever. What Python knows as the group lets go of it.
+        shared.outlives_the_reducer = shared.process_group
+        return shared
 
     def divide(self, count: int) -> range:
         """The places out of `count` that are this process's: equally many for each, in the order of the processes.
