@@ -254,7 +254,6 @@ def test_a_killed_run_goes_on_to_the_same_bits(tmp_path: Path, bandana: Bandana)
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_seeds_side_by_side_leave_the_files_of_seeds_in_turn(tmp_path: Path, bandana: Bandana) -> None:
     """Also where one of them was run before: it is read."""
     command = ("run", "bandana", "karate", *QUICK, "--set", "model.encoder.width=16", "--json")

@@ -71,7 +71,7 @@ def shared_gpu(device: torch.device, processes: int) -> Iterator[None]:
     if device.type != "cuda" or processes == 1:
         yield
     elif "CUDA_MPS_PIPE_DIRECTORY" in os.environ:
-        with _environment(_share(processes)):
+        with workers.changed_environment(_share(processes)):
             yield
     elif (program := shutil.which(SHARING_SERVICE)) is None:
         _warn_of_turns(processes, "is not installed")
@@ -81,7 +81,7 @@ def shared_gpu(device: torch.device, processes: int) -> Iterator[None]:
             serves = _serves(program, place)
             if not serves:
                 _warn_of_turns(processes, "does not serve here")
-            with _environment({**place, **_share(processes)} if serves else {}):
+            with workers.changed_environment({**place, **_share(processes)} if serves else {}):
                 yield
 
 
@@ -160,16 +160,3 @@ def _ask(program: str, place: Mapping[str, str], question: str) -> str:
 def _for_service(place: Mapping[str, str]) -> dict[str, str]:
     """The service sees all cards: processes choose among those that it sees, by their own ``CUDA_VISIBLE_DEVICES``."""
     return {**{name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}, **place}
-
-
-@contextmanager
-def _environment(settings: Mapping[str, str]) -> Iterator[None]:
-    """Environment variables for a while, for processes begun meanwhile; afterwards they are as before."""
-    before = {name: os.environ[name] for name in settings if name in os.environ}
-    os.environ.update(settings)
-    try:
-        yield
-    finally:
-        for name in settings:
-            os.environ.pop(name, None)
-        os.environ.update(before)

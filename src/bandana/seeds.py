@@ -34,7 +34,8 @@ def side_by_side(device: torch.device, jobs: int) -> Iterator[SideBySide]:
         UserError: A seed could not be run; the others are given up.
     """
     threads = max(torch.get_num_threads() // jobs, 1)
-    with shared_gpu(device, jobs), Team(partial(_apart, device.type), jobs) as team:
+    team = Team(partial(_apart, device.type), jobs)  # gets ready while the sharing of the card does
+    with shared_gpu(device, jobs), team:
 
         def carry_out(work: Callable[..., Any], pieces: Iterable[tuple[Any, ...]], on_seed: OnSeed) -> list[Any]:
             wanted = [(work, threads, *arguments) for arguments in pieces]

@@ -2,18 +2,22 @@
 
 import os
 import signal
+import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
-from multiprocessing import get_context, parent_process
+from multiprocessing import Pipe, forkserver, get_context, parent_process, resource_tracker
 from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
 from threading import Thread
 from typing import Any, NamedTuple, TypeAlias
 
-_SPAWN = get_context("spawn")  # a forked process cannot use the GPU of its parent
+_CAN_FORK = sys.platform == "linux"  # libraries of macOS do not survive it
+_PRELOADED = ["bandana.experiment", "torch._dynamo"]  # torch imports the second for the first optimiser: seconds
+"""What most work needs and nothing that touches the GPU, which a fork of a process that did could not use."""
 _boss: Connection | None = None
 """In a process that works: where its answers go."""
 _number: int | None = None
@@ -58,6 +62,12 @@ def end_with_parent() -> None:
     Thread(target=follow, daemon=True).start()
 
 
+def get_ready(jobs: int) -> None:
+    """If so many processes are going to be forks of a server, let it import what they need while others are busy."""
+    if _forked(jobs):
+        _run_server()
+
+
 def carry_out(
     work: Callable[..., Any],
     pieces: Iterable[tuple[Any, ...]],
@@ -76,13 +86,14 @@ class Team:
     """Processes for one kind of work, each begun when it is first needed, all ended with the context."""
 
     def __init__(self, work: Callable[..., Any], jobs: int) -> None:
-        """Begin nothing yet.
+        """Begin none yet, but get ready.
 
         Args:
             work: A function of a module, as processes take no others.
             jobs: Processes at a time.
         """
         self._work, self._jobs = work, jobs
+        get_ready(jobs)
         self._idle: list[_Worker] = []
         self._numbers = count()
 
@@ -140,7 +151,7 @@ class Team:
                 worker.begin(arguments, limit)
                 return worker
             worker.dismiss()
-        worker = _Worker(self._work, next(self._numbers))
+        worker = _Worker(self._work, next(self._numbers), _forked(self._jobs))
         worker.begin(arguments, limit)
         return worker
 
@@ -159,15 +170,15 @@ class _Worker:
 
     work: Callable[..., Any]
     number: int
+    forked: bool
     arguments: tuple[Any, ...] = ()
     ends: float = 0.0
     connection: Connection = field(init=False)
 
     def __post_init__(self) -> None:
-        self.connection, theirs = _SPAWN.Pipe()
-        self._process = _SPAWN.Process(target=_serve, args=(self.work, self.number, theirs), daemon=True)
-        with _interrupts_blocked():  # as they are in there from the start: Ctrl-C is for the boss, who ends the others
-            self._process.start()
+        self.connection, theirs = Pipe()
+        begin = _fork if self.forked else _spawn
+        self._process = begin(_serve, (dict(os.environ), self.work, self.number, theirs))
         theirs.close()  # so that the death of the process ends the connection
 
     def begin(self, arguments: tuple[Any, ...], limit: float) -> None:
@@ -191,9 +202,11 @@ class _Worker:
         self.connection.close()
 
 
-def _serve(work: Callable[..., Any], number: int, connection: Connection) -> None:
+def _serve(environment: Mapping[str, str], work: Callable[..., Any], number: int, connection: Connection) -> None:
     """Work until nobody asks any more, or listens."""
     global _boss, _number
+    os.environ.clear()
+    os.environ.update(environment)  # of the boss by now; the server of a fork has kept that of its own start
     _boss, _number = connection, number
     end_with_parent()
     with suppress(EOFError, OSError):
@@ -207,12 +220,55 @@ def _serve(work: Callable[..., Any], number: int, connection: Connection) -> Non
             connection.send(answer)
 
 
+def _forked(jobs: int) -> bool:
+    """Whether so many processes are begun by `_fork`: one alone gains nothing by waiting for the server first."""
+    return _CAN_FORK and jobs > 1
+
+
+def _spawn(target: Callable[..., None], arguments: tuple[Any, ...]) -> BaseProcess:
+    """Begin a process that imports for itself. It is no fork of the boss, who may have used the GPU."""
+    process = get_context("spawn").Process(target=target, args=arguments, daemon=True)
+    with _interrupts_blocked():
+        process.start()
+    return process
+
+
+def _fork(target: Callable[..., None], arguments: tuple[Any, ...]) -> BaseProcess:
+    """Begin a process as a fork of the server."""
+    _run_server()
+    process = get_context("forkserver").Process(target=target, args=arguments, daemon=True)
+    process.start()  # waits while the server imports, and Ctrl-C is heard meanwhile: the fork has its block from there
+    return process
+
+
+def _run_server() -> None:
+    """See that there is a process which only imports and forks, until this one and all forks have ended."""
+    forkserver.set_forkserver_preload(_PRELOADED)
+    same_modules = {"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONSAFEPATH": "yes"}  # and none of the current folder
+    with _interrupts_blocked(), changed_environment(same_modules):
+        forkserver.ensure_running()
+
+
+@contextmanager
+def changed_environment(settings: Mapping[str, str]) -> Iterator[None]:
+    """Environment variables for a while, for processes begun meanwhile; afterwards they are as before."""
+    before = {name: os.environ[name] for name in settings if name in os.environ}
+    os.environ.update(settings)
+    try:
+        yield
+    finally:
+        for name in settings:
+            os.environ.pop(name, None)
+        os.environ.update(before)
+
+
 @contextmanager
 def _interrupts_blocked() -> Iterator[None]:
-    """Keep Ctrl-C waiting for a while; processes begun meanwhile never hear of it."""
+    """Keep Ctrl-C waiting for a while; processes begun meanwhile never hear of it: the boss does, who ends them."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
+    resource_tracker.ensure_running()  # it comes with the first process, and as it starts it ends any block
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

@@ -53,6 +53,9 @@ def run(
     A graph in a store is learned part by part, also by several processes:
     torchrun --nproc-per-node 2 -m bandana run bandana store/ --out runs/store
     """
+    from bandana.workers import get_ready
+
+    get_ready(min(jobs, seeds))  # first: what is imported below is imported there at the same time
     from bandana.terminal.estimates import checked_processes
     from bandana.terminal.research import run_and_show
     from bandana.terminal.store_run import estimate_run_and_show, names_a_store, refuse_for_stores
