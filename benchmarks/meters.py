@@ -2,16 +2,16 @@
 
 import ctypes
 import gc
-import json
 import re
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch.profiler import ProfilerActivity, profile
+
+from bandana.training.memory import highest_bytes
 
 MEGABYTE = 1e6
 
@@ -78,11 +78,7 @@ class TensorPeak:
         if self._device.type == "cuda":
             return (torch.cuda.max_memory_allocated(self._device) - self._before) / MEGABYTE
         self._profile.stop()
-        now = highest = 0
-        for event in sorted(_memory_events(self._profile), key=lambda event: event["ts"]):
-            now += event["args"]["Bytes"]
-            highest = max(highest, now)
-        return highest / MEGABYTE
+        return highest_bytes(self._profile) / MEGABYTE
 
 
 def synchronize(device: torch.device) -> None:
@@ -95,11 +91,3 @@ def resident(field: str) -> float:
     """Megabytes of a memory field of the process, such as VmRSS or VmHWM."""
     found = re.search(rf"^{field}:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.MULTILINE)
     return float("nan") if found is None else int(found[1]) * 1024 / MEGABYTE
-
-
-def _memory_events(finished: profile) -> list[dict[str, Any]]:
-    with tempfile.TemporaryDirectory() as folder:
-        trace = Path(folder) / "trace.json"
-        finished.export_chrome_trace(str(trace))
-        events = json.loads(trace.read_text())["traceEvents"]
-    return [event for event in events if event.get("name") == "[memory]"]

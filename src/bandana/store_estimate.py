@@ -21,7 +21,7 @@ from torch import Tensor
 from bandana.experiment import Experiment, build
 from bandana.graph import Graph
 from bandana.method import Batch, Clock, Method
-from bandana.own.calibration import SEED, resident_bytes, tensor_bytes
+from bandana.own.calibration import SEED, resident_bytes
 from bandana.scale.batches import ShardConfig, evaluation_parts, group_clock, plan_epoch, read_region
 from bandana.scale.distributed import World
 from bandana.scale.estimate import Costs, Memory, Model, Sizes, TrainingPiece, training_costs
@@ -29,6 +29,7 @@ from bandana.scale.joint import JointBatchNorm, JointLoss
 from bandana.scale.store import Store, write_store
 from bandana.scale.training import Job, SeenEnoughError, batch_of, rest_of_epoch, take_step, validation_score
 from bandana.store_experiment import Judge, StoreExperiment, spec_of
+from bandana.training.memory import tensor_bytes
 from bandana.training.trainer import TrainingState, make_optimizers
 
 T = TypeVar("T")

@@ -254,14 +254,16 @@ def test_the_largest_power_of_an_order(order: str, variable: str, power: int) ->
 
 def test_a_power_is_fitted_and_held_against_the_order() -> None:
     assert complexity.fitted_power([1, 2, 4, 8], [3 * value**1.5 for value in (1, 2, 4, 8)]).mean == pytest.approx(1.5)
+    assert complexity.fitted_power([1, 2, 4, 8], [3.0] * 4) == Score(0.0, 0.0, 4)
     piece = complexity.pieces(Scope())[1]
     assert piece.arguments["variable"] == "|E|"
     for power, state in ((1.0, "same"), (0.3, "same"), (2.0, "higher")):
         costs = [float(value) ** power for value in (1, 2, 4, 8)]
-        result = Result({"values": [1, 2, 4, 8], "seconds": costs, "mb": [None] * 4})
+        result = Result({"values": [1, 2, 4, 8], "seconds": costs, "mb": costs})
         time, space = (sheet.cells[0] for sheet in complexity.show([(piece, result)]))
-        assert time.state == state
-        assert space.state == "not run"
+        assert time.state == space.state == state
+        assert time.protocol.startswith("the quickest of five calls at |E| = 1, 2")
+        assert space.protocol.startswith("the highest memory of tensors in a call")
 
 
 @pytest.mark.parametrize("component", complexity.COMPONENTS)
@@ -270,7 +272,15 @@ def test_growth_is_measured(component: str) -> None:
     values = do(piece)
     assert values["values"] == [60, 120]
     assert all(seconds > 0 for seconds in values["seconds"])
-    assert values["mb"] == [None, None]
+    assert 0 < values["mb"][0] <= values["mb"][1]
+    assert do(piece)["mb"] == values["mb"]
+
+
+def test_memory_grows_as_the_tensors_of_a_component_do() -> None:
+    base = {"component": "bandwidth prediction", "base": [500, 20_000, 4, 1], "doublings": 3}
+    for variable, power in (("n", 0.0), ("|E|", 1.0), ("d", 0.0), ("K", 1.0)):
+        values = do(Piece("growth", {**base, "variable": variable}))
+        assert complexity.fitted_power(values["values"], values["mb"]).mean == pytest.approx(power, abs=0.1)
 
 
 def test_pretraining_is_timed_and_scaled_to_the_epochs_of_the_paper() -> None:

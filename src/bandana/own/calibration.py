@@ -4,25 +4,21 @@ A stand-in has the graph's degrees and features but only some of its nodes, and 
 Two sizes of it show whether the cost grows with the edges or with their square, and the larger one is scaled up.
 """
 
-import json
 import math
-import os
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
-from torch.profiler import ProfilerActivity, profile
 
 from bandana.data.splits import count_pairs, split_edges
 from bandana.engine.structure import build_structure
 from bandana.graph import Features, Graph, SparseFeatures
 from bandana.method import GraphSpec, Method
+from bandana.training.memory import tensor_bytes
 from bandana.training.trainer import TrainingConfig, TrainingState, pretrain
 
 STAND_IN_LINKS = 20_000
@@ -179,28 +175,6 @@ def _shrunk(training: TrainingConfig, share: float) -> TrainingConfig:
 
 def _power(small: _Cost, large: _Cost, ratio: float) -> int:
     return 2 if math.log(ratio) / math.log(large.links / small.links) > SQUARE_ABOVE else 1
-
-
-def tensor_bytes(work: Callable[[], Any], device: torch.device) -> float:
-    """By how much the memory of torch's tensors rose at its highest during `work`."""
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
-        before = torch.cuda.memory_allocated(device)
-        work()
-        return torch.cuda.max_memory_allocated(device) - before
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch's profiler talks on the user's terminal otherwise
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recording:
-        kept = work()
-    del kept
-    with tempfile.TemporaryDirectory() as folder:
-        trace = Path(folder) / "trace.json"
-        recording.export_chrome_trace(str(trace))
-        events = json.loads(trace.read_text(encoding="utf-8"))["traceEvents"]
-    now = highest = 0
-    for event in sorted((event for event in events if event.get("name") == "[memory]"), key=lambda event: event["ts"]):
-        now += event["args"]["Bytes"]
-        highest = max(highest, now)
-    return highest
 
 
 def _distinct_links(popularity: Tensor, links: int, directed: bool, draw: torch.Generator) -> Tensor:
