@@ -14,7 +14,8 @@ from bandana.engine.edge_loss import edge_loss
 from bandana.engine.negatives import sample_negatives
 from bandana.graph import Graph
 from bandana.method import Batch, Clock, GraphSpec
-from bandana.methods.bandana import Bandana, BandanaConfig, _released_order
+from bandana.methods.bandana import Bandana, BandanaConfig
+from bandana.parts.bandwidth_targets import released_order
 from bandana.parts.encoders import EncoderConfig
 from bandana.parts.masks import MaskConfig, draw_masks, mean_bandwidth
 
@@ -194,11 +195,11 @@ def test_released_targets_are_other_edges_bandwidths_paired_once_for_all(random_
 
 def test_released_order_lists_all_links_and_then_their_reverses(random_graph: GraphFactory) -> None:
     graph = random_graph()
-    partner = _released_order(graph)
+    partner = released_order(graph)
     links, reverse = graph.links, graph.structure.transposed_entry[graph.links]
     assert sorted(partner[links].tolist()) == list(range(links.numel()))
     assert partner[reverse].equal(partner[links] + links.numel())
-    assert partner.equal(_released_order(graph))
+    assert partner.equal(released_order(graph))
 
 
 @pytest.mark.usefixtures("float64")

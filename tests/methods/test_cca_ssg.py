@@ -8,7 +8,8 @@ from torch import Tensor
 
 from bandana.graph import Graph
 from bandana.method import Batch, Clock, GraphSpec
-from bandana.methods.cca_ssg import CCASSG, CCASSGConfig, cca_loss, standardise
+from bandana.methods.cca_ssg import CCASSG, CCASSGConfig
+from bandana.parts.agreement import disagreement, standardise
 from bandana.parts.views import two_views
 
 GraphFactory = Callable[..., Graph]
@@ -38,7 +39,7 @@ def naive(h1: Tensor, h2: Tensor, decorrelation: float) -> Tensor:
 def test_loss_and_gradients_are_those_of_the_equations() -> None:
     generator = torch.Generator().manual_seed(0)
     h1, h2 = (torch.randn(6, 3, generator=generator).requires_grad_() for _ in range(2))
-    loss, expected = cca_loss(h1, h2, 0.07), naive(h1, h2, 0.07)
+    loss, expected = disagreement(h1, h2, 0.07), naive(h1, h2, 0.07)
     torch.testing.assert_close(loss, expected)
     gradients, references = (torch.autograd.grad(value, (h1, h2)) for value in (loss, expected))
     for gradient, reference in zip(gradients, references, strict=True):
@@ -51,8 +52,8 @@ def test_equal_uncorrelated_views_give_the_lowest_loss() -> None:
     noise = torch.randn(num_nodes, width, generator=torch.Generator().manual_seed(0))
     h = torch.linalg.qr(noise - noise.mean(0)).Q
     lowest = -width * (num_nodes - 1) / num_nodes + 2 * decorrelation * width / num_nodes**2
-    torch.testing.assert_close(cca_loss(h, h, decorrelation), torch.tensor(lowest))
-    assert float(cca_loss(h, noise, decorrelation)) > lowest
+    torch.testing.assert_close(disagreement(h, h, decorrelation), torch.tensor(lowest))
+    assert float(disagreement(h, noise, decorrelation)) > lowest
 
 
 def test_a_dimension_without_spread_says_nothing() -> None:
@@ -88,7 +89,7 @@ def test_the_gcn_is_linear_at_its_end(random_graph: GraphFactory, num_layers: in
 
     first, second = two_views(graph, method.config.views, CLOCK.generator(graph.device))
     loss = method.loss(Batch(graph, graph.links), CLOCK)
-    torch.testing.assert_close(loss, cca_loss(encode(first), encode(second), 0.1))
+    torch.testing.assert_close(loss, disagreement(encode(first), encode(second), 0.1))
 
 
 def test_the_perceptron_reads_no_edges(random_graph: GraphFactory) -> None:

@@ -10,8 +10,10 @@ import torch
 from bandana.graph import Graph
 from bandana.method import GraphSpec
 from bandana.methods.bandana import Bandana, BandanaConfig
+from bandana.parts.agreement import AgreementConfig
 from bandana.parts.copies import Copies
 from bandana.parts.encoders import EncoderConfig
+from bandana.parts.feature_recovery import RecoveryConfig
 from bandana.parts.masks import MaskConfig
 from bandana.registry import all_methods, get_method
 from bandana.training import steps
@@ -46,6 +48,17 @@ def repeatable() -> Iterator[None]:
     torch.use_deterministic_algorithms(True, warn_only=True)
     yield
     torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.usefixtures("repeatable")
+@pytest.mark.filterwarnings("ignore")
+def test_steps_with_further_terms_are_replayed_too(graph: Graph) -> None:
+    config = replace(
+        CONFIG, agreement=AgreementConfig(weight=0.1, decorrelation=0.01), recovery=RecoveryConfig(weight=1.0)
+    )
+    (plain, _), (replayed, _) = (train(graph, flag, config) for flag in (False, True))
+    for row, expected in zip(replayed.history, plain.history, strict=True):
+        assert row["loss"] == pytest.approx(expected["loss"], rel=1e-5)
 
 
 @pytest.mark.usefixtures("repeatable")

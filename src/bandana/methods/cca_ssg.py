@@ -6,8 +6,8 @@ together. This is canonical correlation analysis with soft constraints and one s
 
 Equations and where they are:
     views: each directed edge and each feature column dropped by itself   parts.views.two_views
-    standardised embeddings                                               `standardise`
-    invariance -tr C and decorrelation ‖I - C₁‖² + ‖I - C₂‖²              `cca_loss`
+    standardised embeddings                                               parts.agreement.standardise
+    invariance -tr C and decorrelation ‖I - C₁‖² + ‖I - C₂‖²              parts.agreement.disagreement
 
 Paper: Zhang et al., "From Canonical Correlation Analysis to Self-supervised Graph Neural Networks", NeurIPS 2021.
 Deviations: the last layer has no bias, since standardisation subtracts it and leaves its gradient to rounding errors.
@@ -19,31 +19,14 @@ dropped in one direction only. The perceptron's weights start as Xavier-uniform.
 from dataclasses import dataclass, field
 from typing import Literal
 
-import torch
 from torch import Tensor
 
 from bandana.graph import Features, Graph
 from bandana.method import Batch, Clock, GraphSpec, Method, MethodFacts
+from bandana.parts.agreement import disagreement
 from bandana.parts.encoders import Stack
 from bandana.parts.views import View, ViewsConfig, two_views, whole_view
 from bandana.registry import register
-
-_SMALLEST_VARIANCE = 1e-12
-
-
-def standardise(h: Tensor) -> Tensor:
-    """Columns of mean zero and variance one over the nodes; a constant column becomes zero."""
-    variance, mean = torch.var_mean(h, dim=0)
-    return (h - mean) * variance.clamp(min=_SMALLEST_VARIANCE).rsqrt()
-
-
-def cca_loss(h1: Tensor, h2: Tensor, decorrelation: float) -> Tensor:
-    """Disagreement of two views ``[nodes, width]`` plus the correlations within each of them."""
-    num_nodes, width = h1.shape
-    z1, z2 = standardise(h1), standardise(h2)
-    identity = torch.eye(width, dtype=h1.dtype, device=h1.device)
-    correlations = [(z.t() @ z / num_nodes - identity).square().sum() for z in (z1, z2)]
-    return decorrelation * torch.stack(correlations).sum() - (z1 * z2).sum() / num_nodes
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -90,7 +73,7 @@ class CCASSG(Method):
     def loss(self, batch: Batch, clock: Clock) -> Tensor:
         """Pull the views of each node together and the dimensions of each view apart."""
         first, second = two_views(batch.graph, self.config.views, clock.generator(batch.graph.device))
-        return cca_loss(self._encode(first), self._encode(second), self.config.decorrelation)
+        return disagreement(self._encode(first), self._encode(second), self.config.decorrelation)
 
     def embed(self, graph: Graph) -> Tensor:
         return self._encode(whole_view(graph))

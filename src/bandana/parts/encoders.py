@@ -13,6 +13,7 @@ from bandana.engine.propagate import EdgeWeights, propagate, propagate_with_drop
 from bandana.engine.structure import Structure
 from bandana.graph import Features, SparseFeatures
 from bandana.method import GraphSpec
+from bandana.parts.feature_masks import hide
 
 ActivationName = Literal["elu", "relu", "prelu", "leaky", "none"]
 RRELU_MEAN_SLOPE = (1 / 8 + 1 / 3) / 2
@@ -93,6 +94,7 @@ class Stack(nn.Module):
         structure: Structure | None = None,
         layers: Sequence[EdgeWeights] | None = None,
         generator: torch.Generator | None = None,
+        hidden_nodes: Tensor | None = None,
     ) -> list[Tensor]:
         """Encode all nodes.
 
@@ -101,6 +103,7 @@ class Stack(nn.Module):
             structure: Edges by receiving node.
             layers: Edge weights of each layer; None leaves the graph out, which makes this a perceptron.
             generator: Randomness for dropout; None for evaluation.
+            hidden_nodes: Nodes whose features count as zero.
 
         Returns:
             One ``[nodes, width]`` per layer.
@@ -108,6 +111,8 @@ class Stack(nn.Module):
         hidden, outputs = x, []
         for depth, weight in enumerate(self.weights):
             mixed = project(hidden, weight, self.dropout, generator)
+            if depth == 0 and hidden_nodes is not None:
+                mixed = hide(mixed, hidden_nodes)
             if structure is not None and layers is not None and self.hears_graph:
                 mixed = propagate(structure, layers[depth].values, mixed, layers[depth].loop)
             if self.norms:
@@ -160,8 +165,10 @@ class GCNEncoder(Stack):
         structure: Structure | None = None,
         layers: Sequence[EdgeWeights] | None = None,
         generator: torch.Generator | None = None,
+        hidden_nodes: Tensor | None = None,
     ) -> list[Tensor]:
-        return super().forward(x if self.embedding is None else self.embedding, structure, layers, generator)
+        x = x if self.embedding is None else self.embedding
+        return super().forward(x, structure, layers, generator, hidden_nodes)
 
 
 def project(x: Features, weight: Tensor, drop: float, generator: torch.Generator | None) -> Tensor:
