@@ -22,6 +22,7 @@ from bandana.data.splits import (
     Pairs,
     certify,
     official_edge_split,
+    redrawn,
     sample_non_links,
     split_edges,
     split_nodes,
@@ -509,3 +510,20 @@ def test_a_node_split_carries_a_certificate() -> None:
     assert "no node is in two parts" in split.certificate.checks
     assert split.certificate == split_nodes(50, seed=1).certificate
     assert split.certificate.digest != split_nodes(50, seed=2).certificate.digest
+
+
+def test_a_redrawn_split_deals_training_and_validation_nodes_anew_and_leaves_test_nodes_alone() -> None:
+    labels = torch.arange(60) % 3
+    split = split_nodes(labels, (0.2, 0.3, 0.5), seed=0)
+    first, second, again = (redrawn(split, labels, seed=seed) for seed in (1, 2, 1))
+    for other in (first, second):
+        assert other.test.equal(split.test)
+        assert (
+            torch.cat([other.train, other.valid])
+            .sort()
+            .values.equal(torch.cat([split.train, split.valid]).sort().values)
+        )
+        assert labels[other.train].bincount().equal(labels[split.train].bincount())
+        assert not other.train.equal(split.train)
+    assert not first.train.equal(second.train)
+    assert first.train.equal(again.train)

@@ -150,7 +150,8 @@ def test_rows_of_tuned_trainings_are_read(tmp_path: Path) -> None:
 
 def test_a_table_says_where_several_encoders_stand_against_one() -> None:
     nodes, links, _ = made_up(Scope(seeds=2, datasets=("cora", "pubmed")), {tuned.PAPER: 0.0, tuned.TUNED: 0.0})
-    copies = recipe("bandana", "cora", "node", book="tuned").copies
-    assert copies is not None
-    assert f"bandana-tuned: encoders side by side, where not one: cora {copies}." in nodes.notes
+    copies = {name: recipe("bandana", name, "node", book="tuned").copies for name in ("cora", "pubmed")}
+    several = ", ".join(f"{name} {number}" for name, number in copies.items() if number is not None)
+    assert several
+    assert f"bandana-tuned: encoders side by side, where not one: {several}." in nodes.notes
     assert not any("side by side" in note for note in links.notes)

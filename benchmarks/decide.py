@@ -1,0 +1,278 @@
+"""Hold settings for classifying nodes against each other on validation data, and write the recipe of the best.
+
+    python benchmarks/decide.py cora citeseer --data-root PATH --csv decided.csv --jobs 16
+
+A search (`benchmarks/tune_all.py`) has a seed or two for each of its trials. Here a few candidates get several fresh
+seeds. Every training is read out and probed in several ways, on the official split and on others that deal its training
+and validation nodes anew (`bandana.data.splits.redrawn`); where there is no official one, every seed has its own.
+The best is that with the highest mean over splits and seeds. Test nodes are never looked at. `tuned` is what the book
+of tuned recipes has at the time.
+"""
+
+import argparse
+import csv
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any, NamedTuple
+
+import torch
+
+from bandana import __version__
+from bandana.data.datasets import Dataset
+from bandana.data.features import preprocess
+from bandana.data.splits import NodeSplit, redrawn, split_nodes
+from bandana.devices import resolve_device, shared_gpu
+from bandana.evaluation.linear_probe import validation_score
+from bandana.experiment import Experiment, build, edges_of, embed
+from bandana.files import write_text
+from bandana.method import GraphSpec
+from bandana.paper.cookbook import recipe
+from bandana.parts.readout import ReadoutConfig, read_out
+from bandana.seeds import load_once
+from bandana.training.trainer import pretrain
+from bandana.tuning.folder import recipe_text
+from bandana.workers import carry_out
+
+Settings = Mapping[str, Any]
+FIRST_SEED, REDRAWN = 3000, 3
+OFFICIAL = ("cora", "citeseer", "pubmed")
+"""Data sets with an official split of their nodes."""
+ALL_NODES = {"split.valid_edges": 0.0, "split.test_edges": 0.0, "monitor": "none", "training.precision": "tf32"}
+"""No link is held out from learning to classify nodes, as in `tune_all.py`."""
+DISCRETE = {"model.mask.distribution": "bernoulli", "model.target": "constant", "model.decoder_width": 64}
+
+
+def _encoder(layers: int, width: int, dropout: float, activation: str) -> dict[str, Any]:
+    own = {"num_layers": layers, "width": width, "dropout": dropout, "activation": activation}
+    return {f"model.encoder.{name}": value for name, value in own.items()}
+
+
+def _training(epochs: int, lr: float, weight_decay: float) -> dict[str, Any]:
+    return {"training.epochs": epochs, "training.lr": lr, "training.weight_decay": weight_decay}
+
+
+def _recovery(weight: float, hidden: float) -> dict[str, Any]:
+    return {"model.recovery.weight": weight, "model.recovery.hidden": hidden}
+
+
+RECOVERING = {
+    **DISCRETE,
+    **_encoder(2, 512, 0.2, "relu"),
+    **_training(200, 0.001, 5e-4),
+    **_recovery(1.0, 0.5),
+    "model.decoder_dropout": 0.5,
+}
+AGREEING = {
+    **DISCRETE,
+    **_encoder(2, 512, 0.8, "relu"),
+    **_training(20, 0.01, 5e-5),
+    "model.agreement.weight": 2.0,
+    "model.agreement.decorrelation": 5e-4,
+    "model.decoder_dropout": 0.5,
+}
+WIDE = {
+    **DISCRETE,
+    **_encoder(3, 512, 0.5, "elu"),
+    **_training(100, 0.001, 0.0),
+    "features": "row_normalised",
+    "model.decoder_dropout": 0.5,
+}
+SMALL_RECOVERING = {
+    **DISCRETE,
+    **_encoder(2, 256, 0.2, "relu"),
+    **_training(100, 0.001, 5e-5),
+    **_recovery(1.0, 0.3),
+    "model.decoder_dropout": 0.0,
+}
+HUNDRED = _training(100, 0.001, 0.0)
+MOSTLY_RECOVERING = {**_encoder(2, 512, 0.5, "relu"), **_training(30, 0.001, 5e-5), **_recovery(10.0, 0.3)}
+BANDWIDTHS = {"model.mask.distribution": "boltzmann_gibbs", "model.target": "aligned"}
+CANDIDATES: Mapping[str, Mapping[str, Settings | None]] = {
+    "cora": {
+        "tuned": None,
+        "recovery": RECOVERING,
+        "recovery, three copies": {**RECOVERING, "copies": 3},
+        "recovery, bandwidths, three copies": {**RECOVERING, **BANDWIDTHS, "copies": 3},
+        "recovery, three layers, three copies": {**RECOVERING, "model.encoder.num_layers": 3, "copies": 3},
+    },
+    "citeseer": {
+        "tuned": None,
+        "agreement": AGREEING,
+        "agreement, three copies": {**AGREEING, "copies": 3},
+        "agreement, bandwidths, three copies": {**AGREEING, **BANDWIDTHS, "copies": 3},
+        "agreement, slower, three copies": {**AGREEING, **_training(30, 0.005, 5e-5), "copies": 3},
+    },
+    "pubmed": {
+        "tuned": None,
+        "wide, three copies": {**WIDE, "copies": 3},
+        "wide, two layers, three copies": {**WIDE, "model.encoder.num_layers": 2, "copies": 3},
+        "wide, bandwidths, three copies": {**WIDE, **BANDWIDTHS, "copies": 3},
+        "wide, five copies": {**WIDE, "copies": 5},
+        "wide, four layers, three copies": {**WIDE, "model.encoder.num_layers": 4, "copies": 3},
+        "wide, raw features, three copies": {**WIDE, "features": "raw", "copies": 3},
+        "wide and recovery, three copies": {**WIDE, **_recovery(0.3, 0.3), "copies": 3},
+    },
+    "photo": {
+        "tuned": None,
+        "recovery": SMALL_RECOVERING,
+        "more recovery": {**SMALL_RECOVERING, **_recovery(3.0, 0.3)},
+        "more recovery, two copies": {**SMALL_RECOVERING, **_recovery(3.0, 0.3), "copies": 2},
+    },
+    "computers": {
+        "tuned": None,
+        "recipe, 100 epochs": HUNDRED,
+        "recipe and recovery": {**HUNDRED, **_recovery(1.0, 0.3)},
+        "recipe and recovery, four copies": {**HUNDRED, **_recovery(1.0, 0.3), "copies": 4},
+        "mostly recovery": MOSTLY_RECOVERING,
+        "mostly recovery, four copies": {**MOSTLY_RECOVERING, "copies": 4},
+    },
+}
+READOUTS = (
+    ReadoutConfig(),
+    ReadoutConfig(smoothing=1),
+    ReadoutConfig(skip=1.0, skip_smoothing=2),
+    ReadoutConfig(smoothing=1, skip=1.0, skip_smoothing=2),
+)
+DECAYS = (5e-4, 5e-3, 5e-2)
+COLUMNS = (
+    *("dataset", "candidate", "seed", "smoothing", "skip", "skip_smoothing", "normalize", "weight_decay"),
+    *("official", "redrawn"),
+)
+KEYS = COLUMNS[3:8]
+OPTIONS = (*(f"readout.{key}" for key in KEYS[:3]), *(f"probe.{key}" for key in KEYS[3:]))
+"""The last five, as settings."""
+
+
+def experiment_of(dataset: str, settings: Settings | None) -> Experiment:
+    """A candidate: the tuned recipe, or the paper's with changes."""
+    if settings is None:
+        return recipe("bandana", dataset, "node", book="tuned")
+    return recipe("bandana", dataset, "node", {**ALL_NODES, **settings})
+
+
+def judge(
+    dataset: str, candidate: str, seed: int, device: torch.device, data_root: Path | None
+) -> list[dict[str, Any]]:
+    """One training, and what validation nodes say of it, read out and probed in every way."""
+    torch.set_num_threads(1)  # others compute beside it
+    experiment = experiment_of(dataset, CANDIDATES[dataset][candidate])
+    data = load_once(dataset, data_root)
+    graph = preprocess(data.graph, experiment.features).to(device)
+    method = build(experiment, GraphSpec.of(graph), seed).to(device)
+    pretrain(method, edges_of(experiment, data, graph, seed).train, experiment.training, seed=seed)
+    raw, splits, rows = embed(method, graph), splits_of(experiment, data, seed), []
+    assert graph.y is not None
+    for readout in READOUTS if data.node_split is not None else READOUTS[:1]:
+        z = read_out(raw, graph, readout)
+        for normalize, decay in product((True, False), DECAYS):
+            probe = replace(experiment.probe, normalize=normalize, weight_decay=decay, repeats=3)
+            first, *others = (validation_score(z, graph.y, split, probe, seed) for split in splits)
+            how = (readout.smoothing or 0, readout.skip or 0, readout.skip_smoothing or 0, normalize, decay)
+            scores = (first, fmean(others) if others else None)
+            rows.append(dict(zip(COLUMNS, (dataset, candidate, seed, *how, *scores), strict=True)))
+    return rows
+
+
+def splits_of(experiment: Experiment, data: Dataset, seed: int) -> list[NodeSplit]:
+    """The official split and some that are dealt anew, or the one of this seed."""
+    labels = data.graph.y
+    assert labels is not None
+    if data.node_split is None:
+        return [split_nodes(labels, experiment.split.nodes, seed=seed)]
+    return [data.node_split, *(redrawn(data.node_split, labels, seed=number) for number in range(REDRAWN))]
+
+
+def mean_over_splits(row: Mapping[str, Any]) -> float:
+    """Every split counts the same."""
+    return row["official"] if row["redrawn"] is None else (row["official"] + REDRAWN * row["redrawn"]) / (1 + REDRAWN)
+
+
+class Judged(NamedTuple):
+    """A candidate with the readout and probe that suit it best, and its scores over seeds."""
+
+    score: float
+    candidate: str
+    how: tuple[Any, ...]
+    scores: list[float]
+    official: float
+
+    def __str__(self) -> str:
+        spread = f"{100 * stdev(self.scores):.2f}" if len(self.scores) > 1 else "–"
+        chosen = ", ".join(f"{key}={value}" for key, value in zip(KEYS, self.how, strict=True))
+        seeds = f"({len(self.scores)} seeds; official split {100 * self.official:.2f})"
+        return f"{100 * self.score:.2f} ± {spread} {seeds} {self.candidate}: {chosen}"
+
+
+def ranking(rows: Iterable[Mapping[str, Any]]) -> list[Judged]:
+    """The candidates of one data set, the best first."""
+    groups: dict[str, dict[tuple[Any, ...], list[Mapping[str, Any]]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        groups[row["candidate"]][tuple(row[key] for key in KEYS)].append(row)
+    found = []
+    for candidate, ways in groups.items():
+        how, best = max(ways.items(), key=lambda way: fmean(map(mean_over_splits, way[1])))
+        scores = list(map(mean_over_splits, best))
+        found.append(Judged(fmean(scores), candidate, how, scores, fmean(row["official"] for row in best)))
+    return sorted(found, reverse=True)
+
+
+def cell(dataset: str, judged: Sequence[Judged]) -> str:
+    """The recipe of the best, unless that is the tuned one, which is in the book already."""
+    best, others = judged[0], {other.candidate: other.score for other in judged}
+    settings = CANDIDATES[dataset][best.candidate]
+    if settings is None:
+        return ""
+    beside = f", {others['tuned']:.4f} for the recipe that was there" if "tuned" in others else ""
+    source = (
+        f"decided here on validation nodes by benchmarks/decide.py: {best.candidate}, out of {len(judged)} candidates; "
+        f"mean micro-F1 {best.score:.4f} over {len(best.scores)} seeds from {FIRST_SEED} on and "
+        f"{f'{1 + REDRAWN} splits' if dataset in OFFICIAL else 'one split'} each{beside}; bandana {__version__}"
+    )
+    values = {**ALL_NODES, **settings, **dict(zip(OPTIONS, best.how, strict=True))}
+    return recipe_text("node", dataset, values, source)
+
+
+def main() -> None:
+    """Judge the candidates of the data sets that are named."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("datasets", nargs="+", choices=CANDIDATES, metavar="DATASET", help=", ".join(CANDIDATES))
+    parser.add_argument("--data-root", type=Path)
+    parser.add_argument("--csv", type=Path, required=True)
+    parser.add_argument("--recipes", type=Path, help="folder for the recipe of the best of each data set")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--few-seeds", type=int, default=3, help="where there is no official split")
+    parser.add_argument("--candidates", nargs="+", default=[], help="only these")
+    parser.add_argument("--jobs", type=int, default=8)
+    parser.add_argument("--budget-seconds", type=float, default=float("inf"), help="begin nothing after this time")
+    parser.add_argument("--device", default="auto")
+    options = parser.parse_args()
+    device = resolve_device(options.device)
+    pieces = [
+        (dataset, candidate, FIRST_SEED + place, device, options.data_root)
+        for dataset in options.datasets
+        for place in range(options.seeds if dataset in OFFICIAL else options.few_seeds)
+        for candidate in CANDIDATES[dataset]
+        if not options.candidates or candidate in options.candidates
+    ]
+    rows: list[dict[str, Any]] = []
+    with shared_gpu(device, options.jobs), options.csv.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        for outcome in carry_out(judge, pieces, jobs=options.jobs, budget=options.budget_seconds):
+            print(*outcome.arguments[:3], outcome.failure or "done", flush=True)
+            writer.writerows(outcome.result or [])
+            file.flush()
+            rows += outcome.result or []
+    for dataset in options.datasets:
+        judged = ranking(row for row in rows if row["dataset"] == dataset)
+        print(dataset, *judged, sep="\n  ")
+        if options.recipes and judged and (text := cell(dataset, judged)):
+            write_text(options.recipes / f"{dataset}.toml", text)
+
+
+if __name__ == "__main__":
+    main()
