@@ -138,6 +138,21 @@ def redrawn(split: NodeSplit, labels: Tensor, *, seed: int) -> NodeSplit:
     return NodeSplit(pool[for_training].sort().values, pool[rest].sort().values, split.test)
 
 
+def left_out(split: NodeSplit, labels: Tensor) -> NodeSplit:
+    """The same training and validation nodes, and for testing the labelled nodes that are in no part of the split.
+
+    Whatever was chosen by the test nodes of an official split was not chosen by these.
+
+    Raises:
+        UserError: There are none.
+    """
+    nodes = labels >= 0
+    nodes[torch.cat([split.train, split.valid, split.test]).to(labels.device)] = False
+    if not bool(nodes.any()):
+        raise UserError("left_out: every labelled node is in a part of the split, so there is none to score instead.")
+    return NodeSplit(split.train, split.valid, nodes.nonzero().squeeze(1).to(split.test.device))
+
+
 def split_edges(
     graph: Graph, valid: float = 0.05, test: float = 0.10, *, seed: int, times: Tensor | None = None
 ) -> EdgeSplit:
