@@ -113,6 +113,28 @@ def test_whoever_stops_asking_ends_the_work_under_way() -> None:
     assert not multiprocessing.active_children()
 
 
+def test_a_piece_may_wait_for_the_outcome_of_another() -> None:
+    seen: list[Any] = []
+
+    def pieces() -> Iterator[tuple[int, int] | None]:
+        yield 7, 2
+        while not seen:  # asked at once, as the second process is free, and again when there is an outcome
+            yield None
+        yield seen[0], 2
+
+    with Team(divmod, 2) as team:
+        for outcome in team.carry_out(pieces()):
+            seen.extend(outcome.result)
+    assert seen == [3, 1, 1, 1]
+
+
+def test_work_that_is_not_done_when_the_grace_is_over_is_forgotten() -> None:
+    began = time.monotonic()
+    with Team(time.sleep, 1) as team:
+        assert list(team.carry_out([(600,)], budget=0.5, grace=0.5)) == []
+    assert 1 <= time.monotonic() - began < 300
+
+
 def test_a_process_that_died_while_it_waited_is_replaced() -> None:
     with Team(workers.number, 1) as team:
         (first,) = team.carry_out([()])

@@ -2,8 +2,7 @@
 
 import sys
 import time
-from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from importlib import import_module
 from itertools import count
@@ -27,6 +26,7 @@ from bandana.tuning.space import Interval, OneOf, Space, space_for, without
 from bandana.tuning.trials import Trial, winner_of
 from bandana.tuning.tune import Search
 from bandana.tuning.validation import climbed, read_off, readable, validation_scores
+from bandana.workers import Outcome
 
 pytest.importorskip("optuna", reason="tuning needs the extra 'tune'")
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
@@ -176,13 +176,33 @@ def test_no_search_gets_a_second_round_before_all_have_had_their_first() -> None
     assert (next_work([quick, slow], rules, elapsed=60.0) or pytest.fail("there is work"))[0] is quick
 
 
+class Here:
+    """A team without processes."""
+
+    def __init__(self, work: Callable[..., Any], jobs: int) -> None:
+        self.work = work
+
+    def __enter__(self) -> "Here":
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        pass
+
+    def carry_out(self, pieces: Iterator[tuple[Any, ...] | None], **_: float) -> Iterator[Outcome]:
+        while (piece := next(pieces)) is not None:
+            try:
+                yield Outcome(piece, self.work(*piece), "")
+            except RuntimeError as problem:
+                yield Outcome(piece, None, f"RuntimeError: {str(problem).splitlines()[0]}")
+
+
 @pytest.fixture
 def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """A race in this process, by a clock that moves on by one second with every piece of work."""
     seconds = count()
     clock = SimpleNamespace(monotonic=lambda: float(next(seconds)), perf_counter=time.perf_counter)
     monkeypatch.setattr(racing, "time", clock)
-    monkeypatch.setattr(racing, "_process", lambda: ThreadPoolExecutor(1))
+    monkeypatch.setattr(racing, "Team", Here)
 
 
 @pytest.mark.usefixtures("one_thread")
@@ -215,12 +235,13 @@ def test_a_race_keeps_its_trials_goes_on_and_writes_the_winner(tmp_path: Path, k
 
 
 def test_a_finalist_keeps_its_scores_when_a_process_breaks() -> None:
-    broken: Future[Trial] = Future()
-    broken.set_exception(RuntimeError("the card is gone"))
     search, finalist = karate_search(), trial(3, 0.8, 0.7)
-    again = Work(search, 3, finalist.values, range(2000, 2002), finalist)
-    assert racing._outcome(broken, again) == finalist
-    first = racing._outcome(broken, Work(search, 4, finalist.values, range(1000, 1002)))
+
+    def broken(work: Work) -> Trial:
+        return racing.trial_of(Outcome((work, "cuda", None), None, "RuntimeError: the card is gone"))
+
+    assert broken(Work(search, 3, finalist.values, range(2000, 2002), finalist)) == finalist
+    first = broken(Work(search, 4, finalist.values, range(1000, 1002)))
     assert first.failure == "RuntimeError: the card is gone"
     assert first.score is None
 

@@ -4,7 +4,6 @@ import os
 import signal
 import sys
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -106,29 +105,32 @@ class Team:
 
     def carry_out(
         self,
-        pieces: Iterable[tuple[Any, ...]],
+        pieces: Iterable[tuple[Any, ...] | None],
         *,
         limit: float = float("inf"),
         budget: float = float("inf"),
+        grace: float = float("inf"),
         on_news: OnNews = lambda arguments, news: None,
     ) -> Iterator[Outcome]:
         """Give the outcomes of all pieces as they come; whoever stops asking for them ends the work under way.
 
         Args:
-            pieces: Arguments of the calls, in the order in which they are begun.
+            pieces: Arguments of the calls, in the order in which they are begun. A piece is asked for when a process is
+                free; None says that there is nothing to do before another outcome has been looked at.
             limit: Seconds after which a call is given up.
             budget: Seconds after which no further call is begun; those under way are waited for.
+            grace: Seconds beyond the budget for which they are. What is not done then is forgotten.
             on_news: Called with the arguments of a piece and with what it told about itself; see `tell`.
         """
-        ends, waiting = time.monotonic() + budget, deque(pieces)
+        ends, waiting = time.monotonic() + budget, iter(pieces)
         busy: list[_Worker] = []
         try:
-            while waiting or busy:
-                while waiting and len(busy) < self._jobs and time.monotonic() < ends:
-                    busy.append(self._begun(waiting.popleft(), limit))
+            while (now := time.monotonic()) < ends + grace:
+                while len(busy) < self._jobs and time.monotonic() < ends and (piece := next(waiting, None)) is not None:
+                    busy.append(self._begun(piece, limit))
                 if not busy:
                     break
-                patience = min(worker.ends for worker in busy) - time.monotonic()
+                patience = min(ends + grace, *(worker.ends for worker in busy)) - now
                 connections = [worker.connection for worker in busy]
                 answered = wait(connections, None if patience == float("inf") else max(patience, 0))
                 now = time.monotonic()

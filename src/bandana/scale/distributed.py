@@ -76,8 +76,9 @@ class World:
             warnings.simplefilter("ignore", FutureWarning)  # the name is old, and the new one does something else
             shared = DistributedDataParallel(module, broadcast_buffers=False)
         # The last to go ends the group's threads. The reducer would hold Python's lock meanwhile, which they may want
-        # for what a lost peer left behind: both would wait for ever. What Python knows as the group lets go of it.
-        shared.outlives_the_reducer = shared.process_group
+        # for what a lost peer left behind: both would wait for ever. What Python knows as the group lets go of it, and
+        # what a module was given last goes last.
+        vars(shared)["outlives the reducer"] = shared.process_group
         return shared
 
     def divide(self, count: int) -> range:

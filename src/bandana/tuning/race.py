@@ -10,27 +10,23 @@ Every trial is kept when it ends, so that a race can be stopped anywhere and be 
 import gc
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cache
 from itertools import count
-from multiprocessing import active_children, get_context
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
 import torch
 
-from bandana.data.datasets import Dataset, load
 from bandana.devices import resolve_device, shared_gpu
 from bandana.errors import UserError
+from bandana.seeds import load_once
 from bandana.tuning.folder import SearchFolder
 from bandana.tuning.sampling import importance, propose, require_optuna
 from bandana.tuning.trials import Trial, failure_of, ranked
 from bandana.tuning.tune import Search, tuned_recipe
 from bandana.tuning.validation import read_off, readable, validation_scores
-from bandana.workers import end_with_parent
+from bandana.workers import Outcome, Team
 
 FIRST_FRESH_SEED = 2000
 """Second legs take seeds from here on, first legs those before, and reported runs those from 0."""
@@ -166,22 +162,20 @@ def race(
     """
     require_optuna()
     began = time.monotonic()
-    under_way: dict[Future[Trial], tuple[ProcessPoolExecutor, Runner, Work]] = {}
-    with shared_gpu(resolve_device(device), rules.jobs), _processes(rules.jobs) as idle:
-        while (elapsed := time.monotonic() - began) < rules.seconds + rules.grace:
-            while idle and elapsed < rules.seconds and (chosen := next_work(runners, rules, elapsed)):
-                process, (runner, work) = idle.pop(), chosen
-                runner.under_way.add(work.number)
-                under_way[process.submit(attempt, work, device, data_root)] = process, runner, work
-            if not under_way:
-                break
-            for future in wait(under_way, rules.seconds + rules.grace - elapsed, FIRST_COMPLETED).done:
-                process, runner, work = under_way.pop(future)
-                # After an error the memory or the GPU of the process may be in any state: the next gets a new one.
-                idle.append(_process() if future.exception() else process)
-                trial = _outcome(future, work)
-                runner.take(work, trial, {**rules._asdict(), "weight": runner.weight})
-                on_trial(runner, trial)
+
+    def pieces() -> Iterator[tuple[Work, str, Path | None] | None]:
+        while True:
+            chosen = next_work(runners, rules, time.monotonic() - began)
+            if chosen is not None:
+                chosen[0].under_way.add(chosen[1].number)
+            yield chosen and (chosen[1], device, data_root)
+
+    with shared_gpu(resolve_device(device), rules.jobs), Team(attempt, rules.jobs) as team:
+        for outcome in team.carry_out(pieces(), budget=rules.seconds, grace=rules.grace):
+            work, trial = outcome.arguments[0], trial_of(outcome)
+            runner = next(runner for runner in runners if runner.search is work.search)
+            runner.take(work, trial, {**rules._asdict(), "weight": runner.weight})
+            on_trial(runner, trial)
 
 
 def next_work(runners: Sequence[Runner], rules: Rules, elapsed: float) -> tuple[Runner, Work] | None:
@@ -196,11 +190,12 @@ def next_work(runners: Sequence[Runner], rules: Rules, elapsed: float) -> tuple[
 
 def attempt(work: Work, device: str, data_root: Path | None) -> Trial:
     """Judge settings, in a process that does nothing else and leaves the GPU to the others afterwards."""
+    torch.set_num_threads(1)
     what, started, where = work.search, time.perf_counter(), resolve_device(device)
     values, failure, scores = work.values, "", list[float]()
     try:
         experiment = what.with_values(work.values)
-        data = _data(experiment.dataset, data_root)
+        data = load_once(experiment.dataset, data_root)
         read = {} if work.trial else readable(what.experiment, what.space)
         if read:
             chosen, scores = read_off(experiment, data, work.seeds, where, read)
@@ -224,39 +219,10 @@ def _judged(work: Work, values: dict[str, Any], scores: Sequence[float], seconds
     return replace(before, fresh=(*before.fresh, *scores), seconds=before.seconds + seconds)
 
 
-def _outcome(future: Future[Trial], work: Work) -> Trial:
-    """The result of a process, or a trial that says what befell it; a finalist is left as it was, to be tried again."""
-    problem = future.exception()
-    if problem is None:
-        return future.result()
-    if work.trial is not None:
-        return work.trial
-    first_line = next(iter(str(problem).splitlines()), "")
-    return _judged(work, work.values, [], 0.0, f"{type(problem).__name__}: {first_line}")
-
-
-@cache
-def _data(name: str, root: Path | None) -> Dataset:
-    return load(name, root)
-
-
-def _process() -> ProcessPoolExecutor:
-    """One process, begun with its first work; by spawning, as a forked one cannot use the GPU."""
-    return ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_begin)
-
-
-def _begin() -> None:
-    torch.set_num_threads(1)
-    end_with_parent()
-
-
-@contextmanager
-def _processes(jobs: int) -> Iterator[list[ProcessPoolExecutor]]:
-    """Idle processes; what was begun in here is ended afterwards, whatever it does."""
-    before = set(active_children())
-    idle = [_process() for _ in range(jobs)]
-    try:
-        yield idle
-    finally:
-        for child in set(active_children()) - before:
-            child.terminate()
+def trial_of(outcome: Outcome) -> Trial:
+    """What a process answered, or a trial that says what befell it; a finalist is left as it was, to be tried again."""
+    work: Work = outcome.arguments[0]
+    if not outcome.failure:
+        made: Trial = outcome.result
+        return made
+    return work.trial or _judged(work, work.values, [], 0.0, outcome.failure)
