@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from multiprocessing import forkserver
 from pathlib import Path
 from subprocess import PIPE, STDOUT, Popen, run
 from typing import Any
@@ -124,6 +125,15 @@ def test_the_environment_is_that_of_the_moment(monkeypatch: pytest.MonkeyPatch) 
 def test_a_process_that_ends_early_says_with_which_code(end: Callable[[int], None], value: int, code: int) -> None:
     with Team(end, 2) as team:
         assert [outcome.failure for outcome in team.carry_out([(value,)])] == [f"the process ended with code {code}"]
+
+
+def test_a_server_that_dies_as_it_is_asked_is_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hang_up(_: object) -> None:
+        raise EOFError
+
+    monkeypatch.setattr(forkserver, "connect_to_new_process", hang_up)
+    with Team(os.getppid, 2) as team:
+        assert [outcome.result for outcome in team.carry_out([(), ()])] == [os.getpid()] * 2
 
 
 def test_an_interrupt_of_all_reaches_only_the_boss(tmp_path: Path) -> None:

@@ -239,7 +239,10 @@ def _fork(target: Callable[..., None], arguments: tuple[Any, ...]) -> BaseProces
     """Begin a process as a fork of the server."""
     _run_server()
     process = get_context("forkserver").Process(target=target, args=arguments, daemon=True)
-    process.start()  # waits while the server imports, and Ctrl-C is heard meanwhile: the fork has its block from there
+    try:
+        process.start()  # waits while the server imports, and Ctrl-C is heard: the fork has its block from there
+    except (EOFError, ConnectionError):  # the server died while it was asked, of too little memory perhaps
+        return _spawn(target, arguments)
     return process
 
 
