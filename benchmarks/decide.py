@@ -4,7 +4,7 @@
 
 A search (`benchmarks/tune_all.py`) has a seed or two for each of its trials. Here a few candidates get several fresh
 seeds. Every training is read out and probed in several ways, on the official split and on others that deal its training
-and validation nodes anew (`bandana.data.splits.redrawn`); where there is no official one, every seed has its own.
+and validation nodes anew (`bandana.data.resplit.redrawn`); where there is no official one, every seed has its own.
 The best is that with the highest mean over splits and seeds. Test nodes are never looked at. `tuned` is what the book
 of tuned recipes has at the time.
 """
@@ -24,7 +24,8 @@ import torch
 from bandana import __version__
 from bandana.data.datasets import Dataset
 from bandana.data.features import preprocess
-from bandana.data.splits import NodeSplit, redrawn, split_nodes
+from bandana.data.resplit import redrawn
+from bandana.data.splits import NodeSplit, split_nodes
 from bandana.devices import resolve_device, shared_gpu
 from bandana.evaluation.linear_probe import validation_score
 from bandana.experiment import Experiment, build, edges_of, embed

@@ -96,6 +96,11 @@ class Rank(NamedTuple):
     shared_cells: int
 
 
+def score_of(values: Sequence[float]) -> Score:
+    """The score of one or more seeds."""
+    return Score(fmean(values), stdev(values) if len(values) > 1 else None, len(values))
+
+
 def latest(rows: Iterable[Row]) -> list[Row]:
     """One row of every run: the last that succeeded, or else the last."""
     kept: dict[tuple[str, ...], Row] = {}
@@ -116,7 +121,7 @@ def compare(rows: Iterable[Row], published: Published) -> list[Cell]:
         failure = next((row["failed"] for row in members if row.get("failed")), "")
         for metric in METRICS[task]:
             values = [100 * float(row[metric]) for row in members if row.get(metric) not in (None, "")]
-            score = Score(fmean(values), stdev(values) if len(values) > 1 else None, len(values)) if values else None
+            score = score_of(values) if values else None
             if score or failure:
                 figure = published.get((method, dataset, PUBLISHED_AS.get(metric, metric)))
                 cells.append(Cell(Table(task, protocol, metric), method, dataset, score, figure, failure))

@@ -3,7 +3,7 @@
     python benchmarks/left_out_nodes.py --data-root PATH --csv left-out.csv --seeds 3 --jobs 12
 
 A thousand nodes of Cora, CiteSeer and PubMed have judged methods for a decade, so settings that were handed down may
-suit these nodes. Most nodes are in no part of the official split (`bandana.data.splits.left_out`): 1,068 of Cora, 1,707
+suit these nodes. Most are in no part of the official split (`bandana.data.resplit.left_out`): 1,068 of Cora, 1,707
 of CiteSeer and 18,157 of PubMed. Every method is trained by its recipe, and one probe, trained on the official training
 nodes and stopped by the official validation nodes, is scored on both. Nothing is chosen here. A second call goes on
 where the first ended; rows are written as trainings finish.
@@ -14,16 +14,15 @@ import csv
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from statistics import fmean, stdev
 from typing import Any
 
 import torch
 from compare import read
-from figures import Score
+from figures import Score, score_of
 from published import runs_of
 from scipy.stats import spearmanr
 
-from bandana.data.splits import left_out
+from bandana.data.resplit import left_out
 from bandana.devices import resolve_device, shared_gpu
 from bandana.evaluation.linear_probe import linear_probe
 from bandana.experiment import run_seed
@@ -56,7 +55,8 @@ def judge(dataset: str, method: str, seed: int, device: torch.device, data_root:
 
 def runs(methods: Sequence[str], datasets: Sequence[str], seeds: int) -> Iterator[tuple[str, str, int]]:
     """Data set, method and seed of everything to train, what is cheap first; a tuned recipe follows the paper's."""
-    for run in runs_of({name.removesuffix("-tuned") for name in methods}, datasets, ["node"], [], range(seeds)):
+    plain = dict.fromkeys(name.removesuffix("-tuned") for name in methods)
+    for run in runs_of(plain, datasets, ["node"], [], range(seeds)):
         yield from ((run.dataset, name, run.seed) for name in (run.method, f"{run.method}-tuned") if name in methods)
 
 
@@ -66,15 +66,11 @@ def table(rows: Iterable[Mapping[str, Any]], dataset: str) -> list[str]:
     for row in rows:
         if row["dataset"] == dataset:
             scores[row["method"]].append((100 * float(row["test"]), 100 * float(row["left_out"])))
-    found = {method: [_score(part) for part in zip(*pairs, strict=True)] for method, pairs in scores.items()}
+    found = {method: [score_of(part) for part in zip(*pairs, strict=True)] for method, pairs in scores.items()}
     lines = [f"| {dataset} | seeds | official test nodes | left-out nodes | difference |", "|---|---|---|---|---|"]
     for method, (test, other) in sorted(found.items(), key=lambda entry: -entry[1][1].mean):
         lines.append(f"| {method} | {test.seeds} | {test} | {other} | {other.mean - test.mean:+.2f} |")
     return [*lines, f"rank correlation of the two columns: {_rank_correlation(list(found.values()))}"]
-
-
-def _score(values: Sequence[float]) -> Score:
-    return Score(fmean(values), stdev(values) if len(values) > 1 else None, len(values))
 
 
 def _rank_correlation(pairs: Sequence[Sequence[Score]]) -> str:

@@ -21,9 +21,7 @@ from bandana.data.splits import (
     NodeSplit,
     Pairs,
     certify,
-    left_out,
     official_edge_split,
-    redrawn,
     sample_non_links,
     split_edges,
     split_nodes,
@@ -511,38 +509,3 @@ def test_a_node_split_carries_a_certificate() -> None:
     assert "no node is in two parts" in split.certificate.checks
     assert split.certificate == split_nodes(50, seed=1).certificate
     assert split.certificate.digest != split_nodes(50, seed=2).certificate.digest
-
-
-def test_a_redrawn_split_deals_training_and_validation_nodes_anew_and_leaves_test_nodes_alone() -> None:
-    labels = torch.arange(60) % 3
-    split = split_nodes(labels, (0.2, 0.3, 0.5), seed=0)
-    first, second, again = (redrawn(split, labels, seed=seed) for seed in (1, 2, 1))
-    for other in (first, second):
-        assert other.test.equal(split.test)
-        assert (
-            torch.cat([other.train, other.valid])
-            .sort()
-            .values.equal(torch.cat([split.train, split.valid]).sort().values)
-        )
-        assert labels[other.train].bincount().equal(labels[split.train].bincount())
-        assert not other.train.equal(split.train)
-    assert not first.train.equal(second.train)
-    assert first.train.equal(again.train)
-
-
-def test_left_out_nodes_are_the_labelled_ones_in_no_part_and_are_learned_from_the_same_nodes() -> None:
-    labels = torch.arange(60) % 3
-    labels[[7, 11]] = -1
-    split = split_nodes(labels, (0.1, 0.2, 0.3), seed=0)
-    other = left_out(split, labels)
-    assert other.train.equal(split.train)
-    assert other.valid.equal(split.valid)
-    everywhere = torch.cat([split.train, split.valid, split.test, other.test, torch.tensor([7, 11])])
-    assert everywhere.sort().values.equal(torch.arange(60))
-    assert labels[[7, 11]].tolist() == [-1, -1]
-
-
-def test_a_split_of_all_labelled_nodes_leaves_none_out() -> None:
-    labels = torch.arange(20) % 2
-    with pytest.raises(UserError, match="every labelled node is in a part"):
-        left_out(split_nodes(labels, seed=0), labels)

@@ -166,9 +166,12 @@ def race(
     def pieces() -> Iterator[tuple[Work, str, Path | None] | None]:
         while True:
             chosen = next_work(runners, rules, time.monotonic() - began)
-            if chosen is not None:
-                chosen[0].under_way.add(chosen[1].number)
-            yield chosen and (chosen[1], device, data_root)
+            if chosen is None:
+                yield None
+            else:
+                runner, work = chosen
+                runner.under_way.add(work.number)
+                yield work, device, data_root
 
     with shared_gpu(resolve_device(device), rules.jobs), Team(attempt, rules.jobs) as team:
         for outcome in team.carry_out(pieces(), budget=rules.seconds, grace=rules.grace):
