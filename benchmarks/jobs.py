@@ -4,7 +4,8 @@
 
 Processes start once for all settings, as they do for a sweep. The first round of seeds of each setting shows what it
 costs to get there (imports and the GPU's context where it is the very first, kernels). Then a round is timed, and one
-with some more seeds for every process: the difference is what a seed costs when all processes are under way.
+with some more seeds for every process: the difference is what a seed costs when all processes are under way. Early
+stopping gives every seed another number of epochs, so the throughput that is compared is that of epochs.
 """
 
 import argparse
@@ -14,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
@@ -34,6 +36,14 @@ class Row:
     jobs: int
     first_round: float
     per_seed: float
+    per_epoch: float
+
+
+class Timed(NamedTuple):
+    """What a round of seeds took, and how many epochs it had."""
+
+    seconds: float
+    epochs: int
 
 
 def measure(experiments: Sequence[Experiment], jobs: int, rounds: int) -> Iterator[Row]:
@@ -41,23 +51,27 @@ def measure(experiments: Sequence[Experiment], jobs: int, rounds: int) -> Iterat
     device = resolve_device("auto")
     with side_by_side(device, jobs) if jobs > 1 else nullcontext() as carry_out:
 
-        def seconds(experiment: Experiment, count: int) -> float:
+        def timed(experiment: Experiment, count: int) -> Timed:
             started = time.perf_counter()
             if carry_out is None:
-                run(experiment, seeds=range(count))
+                records = run(experiment, seeds=range(count)).seeds
             else:
-                carry_out(run_apart, [(seed, experiment, device, None, None) for seed in range(count)], _ignore)
-            return time.perf_counter() - started
+                records = carry_out(
+                    run_apart, [(seed, experiment, device, None, None) for seed in range(count)], _ignore
+                )
+            return Timed(time.perf_counter() - started, sum(record.epochs for record in records))
 
         for experiment in experiments:
-            first, once, more = (seconds(experiment, jobs * count) for count in (1, 1, 1 + rounds))
+            first, once, more = (timed(experiment, jobs * count) for count in (1, 1, 1 + rounds))
+            spent = more.seconds - once.seconds
             yield Row(
                 dataset=experiment.dataset,
                 task=experiment.task,
                 precision=experiment.training.precision,
                 jobs=jobs,
-                first_round=first,
-                per_seed=(more - once) / (jobs * rounds),
+                first_round=first.seconds,
+                per_seed=spent / (jobs * rounds),
+                per_epoch=spent / (more.epochs - once.epochs),
             )
 
 
@@ -82,16 +96,16 @@ def main() -> None:
         for precision in options.precisions
     ]
     print(f"torch {torch.__version__}, {torch.cuda.get_device_name() if torch.cuda.is_available() else 'CPU'}")
-    print("data set   task  precision  jobs  first round s  seed ms  throughput")
+    print("data set   task  precision  jobs  first round s  seed ms  epoch ms  throughput")
     alone: list[float] = []
     for jobs in [1, *options.jobs]:
         # One after the other a round is one seed, so it takes several to be measured.
         for place, row in enumerate(measure(experiments, jobs, options.rounds * (2 if jobs == 1 else 1))):
             if jobs == 1:
-                alone.append(row.per_seed)
+                alone.append(row.per_epoch)
             print(
                 f"{row.dataset:11}{row.task:6}{row.precision:11}{jobs:4d}{row.first_round:15.2f}"
-                f"{1e3 * row.per_seed:9.0f}{alone[place] / row.per_seed:12.2f}",
+                f"{1e3 * row.per_seed:9.0f}{1e3 * row.per_epoch:10.3f}{alone[place] / row.per_epoch:12.2f}",
                 flush=True,
             )
             if options.csv is not None:

@@ -3,11 +3,13 @@
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
+from bandana.data.splits import split_nodes
 from bandana.paper.cookbook import recipe
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
@@ -22,7 +24,7 @@ def decide(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     sys.modules.pop("decide")
 
 
-def row(candidate: str, seed: int, official: float, redrawn: float | None, **how: Any) -> dict[str, Any]:
+def row(candidate: str, seed: int, official: float, redrawn: float, **how: Any) -> dict[str, Any]:
     plain = {"smoothing": 0, "skip": 0.0, "skip_smoothing": 0, "normalize": True, "weight_decay": 0.005}
     return {"candidate": candidate, "seed": seed, **plain, **how, "official": official, "redrawn": redrawn}
 
@@ -49,15 +51,24 @@ def test_every_split_and_seed_counts_the_same_and_each_candidate_has_its_best_pr
     assert first.how[-1] == 0.05
     assert first.scores == pytest.approx([0.7, 0.65])
     assert second.score == pytest.approx(0.6)
-    assert decide.mean_over_splits(row("one", 1, 0.8, None)) == 0.8
+
+
+def test_validation_nodes_of_several_splits_where_there_is_no_official_one(decide: ModuleType) -> None:
+    experiment = decide.experiment_of("photo", None)
+    labels = torch.arange(400) % 8
+    data = SimpleNamespace(node_split=None, graph=SimpleNamespace(y=labels))
+    splits = decide.splits_of(experiment, data, 7)
+    assert len(splits) == 1 + decide.REDRAWN
+    assert torch.equal(splits[0].valid, split_nodes(labels, experiment.split.nodes, seed=7).valid)
+    assert len({tuple(split.valid.tolist()) for split in splits}) == len(splits)
 
 
 def test_the_best_becomes_a_recipe_unless_it_is_in_the_book_already(decide: ModuleType, tmp_path: Path) -> None:
     rows = [row("tuned", 1, 0.6, 0.6), row("recovery", 1, 0.7, 0.7, smoothing=1)]
     file = tmp_path / "cora.toml"
-    file.write_text(decide.cell("cora", decide.ranking(rows)), encoding="utf-8")
+    file.write_text(decide.cell("cora", decide.ranking(rows), 3000), encoding="utf-8")
     found = recipe("bandana", "cora", "node", book=str(file))
     assert found.model.recovery.weight == decide.RECOVERING["model.recovery.weight"]
     assert found.readout.smoothing == 1
     assert "0.7000" in file.read_text(encoding="utf-8")
-    assert decide.cell("cora", decide.ranking([*rows, row("tuned", 1, 0.9, 0.9, normalize=False)])) == ""
+    assert decide.cell("cora", decide.ranking([*rows, row("tuned", 1, 0.9, 0.9, normalize=False)]), 3000) == ""

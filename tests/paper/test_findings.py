@@ -9,12 +9,9 @@ from typing import Literal
 import pytest
 
 from bandana.config import to_table
-from bandana.paper.artifact import Scope
 from bandana.paper.cookbook import has_cell, recipe
-from bandana.paper.figures import depth
 from bandana.paper.pieces import digest_of
 from bandana.paper.published import published
-from bandana.paper.rows import found_in, read_rows
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
@@ -24,13 +21,6 @@ SETS = ("cora", "citeseer", "pubmed", "photo", "computers", "cs", "physics")
 CITATIONS = ("cora", "citeseer", "pubmed")
 TUNED_TABLE = PAGE.partition("## Beyond the paper")[2].partition("\n## ")[0].splitlines()
 AFTER_THE_SIGMOID = PAGE.partition("Links are ranked by logits here")[2].partition("\n\n")[0].replace("\n", " ")
-NAMES = {
-    "bandana": "Bandana",
-    "maskgae_edge": "MaskGAE, edges",
-    "maskgae_path": "MaskGAE, paths",
-    "untrained_encoder": "untrained encoder",
-}
-"""Lines of the table about depth."""
 LEFT_OUT = {
     "bandana-tuned": "Bandana, tuned",
     "bandana": "Bandana",
@@ -202,21 +192,6 @@ def test_growth_of_memory_is_that_of_the_page() -> None:
         ("total", "n"),
     ):
         assert f"power {float(cells[place]['ours_mean']):.2f} ± {float(cells[place]['ours_sd']):.2f}" in section
-
-
-@pytest.mark.parametrize(("title", "dataset"), [("Cora", "cora"), ("CiteSeer", "citeseer"), ("PubMed", "pubmed")])
-def test_depths_are_those_of_the_rows(title: str, dataset: str) -> None:
-    files = (SEEDS, *(f"{name}-seeds-h200-torch2.11.0.csv" for name in ("methods", "ablations", "figures")))
-    known = read_rows([ROOT / "results" / file for file in files])
-    scores: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for piece in depth.pieces(Scope(seeds=10, datasets=(dataset,))):
-        found, table = found_in(known, piece), piece.arguments["experiment"]
-        assert found is not None
-        assert found.values is not None
-        scores[table["method"]][depth._depth(table)].append(100 * found.values["metrics"]["micro_f1"])
-    for method, label in NAMES.items():
-        cells = [f"{fmean(seeds):.1f} ± {stdev(seeds):.1f}" for _, seeds in sorted(scores[method].items())]
-        assert f"| {title}: {label} | {' | '.join(cells)} |\n" in PAGE
 
 
 def test_scores_of_left_out_nodes_are_those_of_the_rows() -> None:

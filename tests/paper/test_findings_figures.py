@@ -1,0 +1,96 @@
+"""What docs/findings.md says of depth, temperature and few labels is what the committed rows say."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+import pytest
+
+from bandana.paper.artifact import Piece, Scope
+from bandana.paper.figures import depth, depth_last_layer, temperature
+from bandana.paper.rows import Rows, found_in, read_rows
+from bandana.paper.tables import semi_supervised
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
+FILES = (
+    *(f"{name}-seeds-h200-torch2.11.0.csv" for name in ("bandana", "methods", "ablations", "figures")),
+    "few-labels-seeds-epyc-torch2.13.0.csv",
+)
+CITATIONS = [("Cora", "cora"), ("CiteSeer", "citeseer"), ("PubMed", "pubmed")]
+LARGER = [("Photo", "photo"), ("Computers", "computers"), ("CS", "cs"), ("Physics", "physics")]
+METHODS = {
+    "bandana": "Bandana",
+    "maskgae_edge": "MaskGAE, edges",
+    "maskgae_path": "MaskGAE, paths",
+    "untrained_encoder": "untrained encoder",
+}
+
+
+@cache
+def known() -> Rows:
+    return read_rows([ROOT / "results" / file for file in FILES])
+
+
+def scored(pieces: Sequence[Piece]) -> Iterator[tuple[dict[str, Any], int, float]]:
+    """Settings, seed and micro-F1 in % of every piece that has a row."""
+    for piece in pieces:
+        found = found_in(known(), piece)
+        if found is not None and found.values is not None:
+            yield piece.arguments["experiment"], piece.arguments["seed"], 100 * found.values["metrics"]["micro_f1"]
+
+
+@pytest.mark.parametrize(("title", "dataset"), CITATIONS)
+def test_depths(title: str, dataset: str) -> None:
+    ten, three = (
+        of_depths(artifact.pieces(Scope(seeds=seeds, datasets=(dataset,))))
+        for artifact, seeds in ((depth, 10), (depth_last_layer, 3))
+    )
+    for method, label in METHODS.items():
+        cells = [f"{fmean(scores):.1f} ± {stdev(scores):.1f}" for scores in ten[method]]
+        assert f"| {title}: {label} | {' | '.join(cells)} |\n" in PAGE
+        assert {len(scores) for scores in three[method]} == {3}
+        cells = [f"{fmean(scores):.1f}" for scores in three[method]]
+        assert f"| {title}: {label} | {' | '.join(cells)} |\n" in PAGE.partition("Read from the last layer alone")[2]
+
+
+def of_depths(pieces: Sequence[Piece]) -> dict[str, list[list[float]]]:
+    """Scores of each method, depth by depth."""
+    found: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for table, _, score in scored(pieces):
+        found[table["method"]][depth._depth(table)].append(score)
+    return {method: [scores for _, scores in sorted(depths.items())] for method, depths in found.items()}
+
+
+@pytest.mark.parametrize(("title", "dataset"), LARGER)
+def test_temperatures_of_the_larger_sets(title: str, dataset: str) -> None:
+    scores: dict[float, dict[int, float]] = defaultdict(dict)
+    for table, seed, score in scored(temperature.pieces(Scope(seeds=2, datasets=(dataset,)))):
+        scores[table["model"]["mask"]["temperature"]][seed] = score
+    seeds = set.intersection(*(set(by_seed) for by_seed in scores.values()))
+    assert len(seeds) == (2 if dataset in ("photo", "cs") else 1)
+    means = {value: fmean(by_seed[seed] for seed in seeds) for value, by_seed in scores.items()}
+    low, high = temperature.MIDDLE
+    middle = [mean for value, mean in means.items() if low <= value <= high]
+    ends = [f"{means[end] - fmean(middle):+.2f}" if end in means else "–" for end in (1e-6, 0.1, 2.0, 5.0)]
+    apart = f"{min(middle) - fmean(middle):+.2f} to {max(middle) - fmean(middle):+.2f}"
+    assert f"| {title} | {' | '.join(ends)} | {apart} |\n" in PAGE
+
+
+def test_few_labels() -> None:
+    scores: dict[tuple[str, float, str], dict[int, float]] = defaultdict(dict)
+    for table, seed, score in scored(semi_supervised.pieces(Scope(seeds=3))):
+        scores[table["dataset"], table["split"]["nodes"][0], table["method"]][seed] = score
+    for share in (0.1, 0.05, 0.01):
+        line = next(line for line in PAGE.splitlines() if line.startswith(f"| {100 * share:g} % |"))
+        cells = line.split(" | ")[1:]
+        for dataset, (ours, other, ahead) in (("cs", cells[:3]), ("physics", cells[3:])):
+            bandana, maskgae = (scores[dataset, share, method] for method in ("bandana", "maskgae_edge"))
+            assert bandana.keys() == maskgae.keys() == {0, 1, 2}
+            assert [ours, other] == [
+                f"{fmean(by_seed.values()):.2f} ± {stdev(by_seed.values()):.2f}" for by_seed in (bandana, maskgae)
+            ]
+            assert ahead.startswith(f"{fmean(bandana[seed] - maskgae[seed] for seed in bandana):+.2f}, ")
