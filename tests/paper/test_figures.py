@@ -145,6 +145,33 @@ def test_temperature_compares_the_ends_with_the_middle() -> None:
     assert "Both ends lie below the middle on 0 of 2 data sets." in shown.notes
 
 
+def test_points_are_compared_over_the_seeds_that_all_have() -> None:
+    def figure(piece: Piece) -> Result:
+        table, seed = piece.arguments["experiment"], piece.arguments["seed"]
+        recipes_own = table["model"]["mask"]["temperature"] == 0.4  # has seeds that no other has, and they are better
+        if seed > 1 and not recipes_own:
+            return Result(None)
+        return Result({"metrics": {"micro_f1": 0.8 + 0.01 * seed}})
+
+    pieces = temperature.pieces(Scope(seeds=5, datasets=("computers",)))
+    shown = picture(temperature.ARTIFACT, [(piece, figure(piece)) for piece in pieces])
+    assert len(shown.rows) == len(temperature.TEMPERATURES)
+    assert all(row[2:] == (pytest.approx(80.5), pytest.approx(0.5**0.5), 2) for row in shown.rows)
+    assert "Computers: over the 2 seeds that all points have; some have 5." in shown.notes
+
+
+def test_points_without_a_common_seed_have_their_own() -> None:
+    pieces = temperature.pieces(Scope(seeds=2, datasets=("computers",)))
+    split = [
+        (piece, Result({"metrics": {"micro_f1": 0.8 + 0.1 * seed}}))
+        for place, piece in enumerate(pieces)
+        if (seed := piece.arguments["seed"]) == place % len(temperature.TEMPERATURES) % 2
+    ]
+    shown = picture(temperature.ARTIFACT, split)
+    assert {round(row[2]) for row in shown.rows} == {80, 90}
+    assert {row[-1] for row in shown.rows} == {1}
+
+
 def test_sizes_name_the_best_pair_and_the_widest() -> None:
     def narrow(experiment: Mapping[str, Any]) -> float:
         return 0.9 - experiment["model"]["encoder"]["width"] / 10_000 - experiment["model"]["decoder_width"] / 100_000

@@ -57,6 +57,13 @@ def test_depths(title: str, dataset: str) -> None:
         assert f"| {title}: {label} | {' | '.join(cells)} |\n" in PAGE.partition("Read from the last layer alone")[2]
 
 
+@pytest.mark.parametrize(("title", "dataset"), LARGER[:2])
+def test_depths_of_the_larger_sets(title: str, dataset: str) -> None:
+    found = of_depths(depth.pieces(Scope(seeds=1, datasets=(dataset,))))
+    for method, label in METHODS.items():
+        assert f"| {title}: {label} | {' | '.join(f'{score:.1f}' for (score,) in found[method])} |\n" in PAGE
+
+
 def of_depths(pieces: Sequence[Piece]) -> dict[str, list[list[float]]]:
     """Scores of each method, depth by depth."""
     found: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))

@@ -18,6 +18,7 @@ from bandana.paper.figures.series import (
     in_order,
     line,
     scores,
+    seeds_set_aside,
     too_few,
     trials,
 )
@@ -72,7 +73,12 @@ def show(results: Results, name: str = "depth", reading: str = "all layers side 
         svg=draw(name, title, shape, (3.4 if columns > 1 else 4.6, 2.7), paint),
         columns=COLUMNS,
         rows=tuple((*key, *score) for key, score in found.items()),
-        notes=(_claim, *_readings(found, datasets, methods, depths), *caveats(results)),
+        notes=(
+            _claim,
+            *_readings(found, datasets, methods, depths),
+            *seeds_set_aside(results, dataset_of, _method, _depth),
+            *caveats(results),
+        ),
     )
     return [picture]
 

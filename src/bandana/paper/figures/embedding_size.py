@@ -10,7 +10,18 @@ from typing import Any
 import numpy as np
 
 from bandana.paper.artifact import Artifact, Picture, Piece, Scope, Score
-from bandana.paper.figures.series import TITLES, Results, caveats, dataset_of, in_order, scores, spoken, too_few, trials
+from bandana.paper.figures.series import (
+    TITLES,
+    Results,
+    caveats,
+    dataset_of,
+    in_order,
+    scores,
+    seeds_set_aside,
+    spoken,
+    too_few,
+    trials,
+)
 from bandana.paper.pieces import datasets_of
 from bandana.reporting.drawing import INK, blank, draw
 
@@ -58,6 +69,7 @@ def show(results: Results) -> list[Picture]:
             "The paper: wide is not always better, not even on a large graph (PubMed is best with 64 and 32), while "
             "CiteSeer likes wide layers.",
             *_readings(found, datasets, encoders, decoders),
+            *seeds_set_aside(results, dataset_of, _encoder, _decoder),
             *caveats(results),
         ),
     )

@@ -39,13 +39,47 @@ def trials(scope: Scope, cells: Iterable[tuple[str, str, Mapping[str, Any]]]) ->
 
 
 def scores(results: Results, *settings: Setting) -> dict[tuple[Any, ...], Score]:
-    """Micro-F1 in percent by the given settings, over the seeds that have come out."""
-    found: dict[tuple[Any, ...], list[float]] = {}
+    """Micro-F1 in percent by the given settings, the first of which is the data set.
+
+    All points of a data set are means over the same seeds, those that all of them have: a point with more would be
+    compared by its seeds too. Where they have none in common, each has its own.
+    """
+    found = _by_seed(results, settings)
+    shared = _shared(found)
+    means = {key: [own[seed] for seed in shared[key[0]] or own] for key, own in found.items()}
+    return {key: score for key, figures in means.items() if (score := score_of(figures))}
+
+
+def seeds_set_aside(results: Results, *settings: Setting) -> list[str]:
+    """A sentence for each data set of which `scores` leaves seeds out."""
+    found = _by_seed(results, settings)
+    said = []
+    for dataset, shared in _shared(found).items():
+        most = max(len(own) for key, own in found.items() if key[0] == dataset)
+        if 0 < len(shared) < most:
+            said.append(f"{TITLES[dataset]}: over {_counted(len(shared))} that all points have; some have {most}.")
+    return said
+
+
+def _by_seed(results: Results, settings: Sequence[Setting]) -> dict[tuple[Any, ...], dict[int, float]]:
+    found: dict[tuple[Any, ...], dict[int, float]] = {}
     for piece, result in results:
         if result.values is not None:
             key = tuple(setting(piece.arguments["experiment"]) for setting in settings)
-            found.setdefault(key, []).append(100 * result.values["metrics"]["micro_f1"])
-    return {key: score for key, figures in found.items() if (score := score_of(figures))}
+            found.setdefault(key, {})[piece.arguments["seed"]] = 100 * result.values["metrics"]["micro_f1"]
+    return found
+
+
+def _shared(found: Mapping[tuple[Any, ...], Mapping[int, float]]) -> dict[str, list[int]]:
+    """The seeds that all points of a data set have."""
+    shared: dict[str, list[int]] = {}
+    for key, own in found.items():
+        shared[key[0]] = [seed for seed in shared.get(key[0], own) if seed in own]
+    return shared
+
+
+def _counted(seeds: int) -> str:
+    return "the one seed" if seeds == 1 else f"the {seeds} seeds"
 
 
 def line(name: str, places: Sequence[float], found: Sequence[Score | None]) -> Line:

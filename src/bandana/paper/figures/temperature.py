@@ -13,6 +13,7 @@ from bandana.paper.figures.series import (
     in_order,
     line,
     scores,
+    seeds_set_aside,
     spoken,
     too_few,
     trials,
@@ -66,6 +67,7 @@ def show(results: Results) -> list[Picture]:
             "The paper: on most data sets accuracy declines where τ is too small (nearly discrete masks) or too large "
             "(nearly uniform ones); best in [0.8, 0.9] on Cora and in [0.2, 1] on PubMed.",
             *_readings(found, datasets, len(temperatures)),
+            *seeds_set_aside(results, dataset_of, _temperature),
             *caveats(results),
         ),
     )
