@@ -92,10 +92,10 @@ SMALL_RECOVERING = {
 }
 HUNDRED = _training(100, 0.001, 0.0)
 MOSTLY_RECOVERING = {**_encoder(2, 512, 0.5, "relu"), **_training(30, 0.001, 5e-5), **_recovery(10.0, 0.3)}
-DEEPER = {**RECOVERING, "model.encoder.num_layers": 3, "copies": 3}
-OPEN = {**WIDE, **_encoder(3, 512, 0.2, "elu"), "copies": 3}
-PAIR = {**SMALL_RECOVERING, **_encoder(2, 512, 0.2, "relu"), **_recovery(10.0, 0.3), "copies": 2}
-PAIR_DROPPED = {**PAIR, **_encoder(2, 512, 0.5, "relu")}
+RECOVERING_DEEPER = {**RECOVERING, "model.encoder.num_layers": 3, "copies": 3}
+LESS_DROPOUT = {**WIDE, **_encoder(3, 512, 0.2, "elu"), "copies": 3}
+WIDE_RECOVERING = {**SMALL_RECOVERING, **_encoder(2, 512, 0.2, "relu"), **_recovery(10.0, 0.3), "copies": 2}
+WIDE_RECOVERING_DROPPED = {**WIDE_RECOVERING, **_encoder(2, 512, 0.5, "relu")}
 BANDWIDTHS = {"model.mask.distribution": "boltzmann_gibbs", "model.target": "aligned"}
 CANDIDATES: Mapping[str, Mapping[str, Settings | None]] = {
     "cora": {
@@ -103,8 +103,8 @@ CANDIDATES: Mapping[str, Mapping[str, Settings | None]] = {
         "recovery": RECOVERING,
         "recovery, three copies": {**RECOVERING, "copies": 3},
         "recovery, bandwidths, three copies": {**RECOVERING, **BANDWIDTHS, "copies": 3},
-        "recovery, three layers, three copies": DEEPER,
-        "recovery, three layers of 1024, three copies": {**DEEPER, "model.encoder.width": 1024},
+        "recovery, three layers, three copies": RECOVERING_DEEPER,
+        "recovery, three layers of 1024, three copies": {**RECOVERING_DEEPER, "model.encoder.width": 1024},
     },
     "citeseer": {
         "tuned": None,
@@ -122,19 +122,19 @@ CANDIDATES: Mapping[str, Mapping[str, Settings | None]] = {
         "wide, four layers, three copies": {**WIDE, "model.encoder.num_layers": 4, "copies": 3},
         "wide, raw features, three copies": {**WIDE, "features": "raw", "copies": 3},
         "wide and recovery, three copies": {**WIDE, **_recovery(0.3, 0.3), "copies": 3},
-        "less dropout": OPEN,
-        "less dropout, five copies": {**OPEN, "copies": 5},
-        "less dropout, two layers": {**OPEN, "model.encoder.num_layers": 2},
-        "no dropout": {**OPEN, "model.encoder.dropout": 0.0},
+        "less dropout": LESS_DROPOUT,
+        "less dropout, five copies": {**LESS_DROPOUT, "copies": 5},
+        "less dropout, two layers": {**LESS_DROPOUT, "model.encoder.num_layers": 2},
+        "no dropout": {**LESS_DROPOUT, "model.encoder.dropout": 0.0},
     },
     "photo": {
         "tuned": None,
         "recovery": SMALL_RECOVERING,
         "more recovery": {**SMALL_RECOVERING, **_recovery(3.0, 0.3)},
         "more recovery, two copies": {**SMALL_RECOVERING, **_recovery(3.0, 0.3), "copies": 2},
-        "wide, mostly recovery": PAIR,
-        "wide, mostly recovery, 200 epochs": {**PAIR, "training.epochs": 200},
-        "wide, mostly recovery, 300 epochs": {**PAIR, "training.epochs": 300},
+        "wide, mostly recovery": WIDE_RECOVERING,
+        "wide, mostly recovery, 200 epochs": {**WIDE_RECOVERING, "training.epochs": 200},
+        "wide, mostly recovery, 300 epochs": {**WIDE_RECOVERING, "training.epochs": 300},
     },
     "computers": {
         "tuned": None,
@@ -143,8 +143,8 @@ CANDIDATES: Mapping[str, Mapping[str, Settings | None]] = {
         "recipe and recovery, four copies": {**HUNDRED, **_recovery(1.0, 0.3), "copies": 4},
         "mostly recovery": MOSTLY_RECOVERING,
         "mostly recovery, four copies": {**MOSTLY_RECOVERING, "copies": 4},
-        "wide, mostly recovery": PAIR_DROPPED,
-        "wide, mostly recovery, 200 epochs": {**PAIR_DROPPED, "training.epochs": 200},
+        "wide, mostly recovery": WIDE_RECOVERING_DROPPED,
+        "wide, mostly recovery, 200 epochs": {**WIDE_RECOVERING_DROPPED, "training.epochs": 200},
     },
 }
 READOUTS = (
