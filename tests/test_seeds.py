@@ -165,6 +165,9 @@ def test_an_interrupt_does_not_reach_the_processes() -> None:
 
 SERVICE = """#!{python}
 import os, pathlib, sys, time
+if "CUDA_MPS_PIPE_DIRECTORY" not in os.environ:
+    print("{elsewhere}")
+    sys.exit()
 log = pathlib.Path(os.environ["CUDA_MPS_PIPE_DIRECTORY"]).parent / "asked"
 if sys.argv[1:] == ["-f"]:
     assert "CUDA_VISIBLE_DEVICES" not in os.environ
@@ -200,9 +203,9 @@ def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(devices, "SECONDS_BETWEEN_QUESTIONS", 0.0)
 
-    def install(status: str) -> Path:
+    def install(status: str, elsewhere: str = "Cannot find MPS control daemon process") -> Path:
         program = tmp_path / devices.SHARING_SERVICE
-        program.write_text(SERVICE.format(python=sys.executable, status=status))
+        program.write_text(SERVICE.format(python=sys.executable, status=status, elsewhere=elsewhere))
         program.chmod(0o755)
         monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
         return tmp_path
@@ -273,6 +276,18 @@ def test_processes_take_the_cards_in_turn(monkeypatch: pytest.MonkeyPatch, numbe
     assert taken == card
     resolve_device("cpu")
     assert taken == card
+
+
+@needs_a_shell
+def test_a_service_that_runs_already_is_used_and_left_alone(service: Any) -> None:
+    """Processes find it by themselves, so one of our own would serve nobody, and a warning would be wrong."""
+    folder = service("FAULT", elsewhere="100.0")
+    assert complaints(16) == []
+    with shared_gpu(torch.device("cuda"), 16):
+        assert "CUDA_MPS_PIPE_DIRECTORY" not in os.environ
+        assert os.environ[devices.SHARE] == "25"
+    assert not (folder / "asked").exists()
+    assert not list(folder.glob("bandana-gpu-*"))
 
 
 @needs_a_shell

@@ -64,9 +64,10 @@ def torch_threads(number: int) -> Iterator[None]:
 def shared_gpu(device: torch.device, processes: int) -> Iterator[None]:
     """Let processes begun in here compute on the GPU at the same time, where NVIDIA's service for that can be started.
 
-    Without it a GPU serves processes in turns, and a warning says so. A service of somebody else that
-    ``CUDA_MPS_PIPE_DIRECTORY`` names is used and left alone. Each process may use a share of the card's cores (unless
-    `SHARE` is set already): a kernel that has them all to itself keeps the short kernels of the others waiting.
+    Without it a GPU serves processes in turns, and a warning says so. A service of somebody else, where CUDA looks for
+    one or ``CUDA_MPS_PIPE_DIRECTORY`` names its folder, is used and left alone. Each process may use a share of the
+    card's cores (unless `SHARE` is set already): a kernel that has them all to itself keeps the short kernels of the
+    others waiting.
     """
     if device.type != "cuda" or processes == 1:
         yield
@@ -76,6 +77,9 @@ def shared_gpu(device: torch.device, processes: int) -> Iterator[None]:
     elif (program := shutil.which(SHARING_SERVICE)) is None:
         _warn_of_turns(processes, "is not installed")
         yield
+    elif _is_there(program):
+        with workers.changed_environment(_share(processes)):
+            yield
     else:
         with _private_service(program) as place:
             serves = _serves(program, place)
@@ -139,6 +143,11 @@ def _serves(program: str, place: Mapping[str, str]) -> bool:
             status = _ask(program, place, f"get_server_status {server.split()[0]}")
         time.sleep(SECONDS_BETWEEN_QUESTIONS)
     return status == "ACTIVE"
+
+
+def _is_there(program: str) -> bool:
+    """Whether a service runs where processes look for one that nobody has named: they use it whatever we start."""
+    return _ask(program, {}, "get_default_active_thread_percentage").replace(".", "", 1).isdigit()
 
 
 def _ask(program: str, place: Mapping[str, str], question: str) -> str:

@@ -234,6 +234,20 @@ def test_rows_are_cut_and_added_up(device: torch.device, monkeypatch: pytest.Mon
     assert out.tolist() == [[0, 0], [0, 0], [0 + 2 + 4, 1 + 3 + 5], [0, 0], [6 + 8, 7 + 9]]
 
 
+@pytest.mark.usefixtures("poison")
+def test_rows_of_a_structure_made_within_a_recording_may_be_long(
+    device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody can wait for their sizes there, so none is cut."""
+    from bandana.engine.kernels import attention as mixing
+    from bandana.engine.kernels import attention_shares as softmax
+    from bandana.engine.kernels import row_parts
+
+    for module in (mixing, softmax):
+        monkeypatch.setattr(module, "cut_rows", row_parts._whole_rows)
+    assert_as_in_double_precision(problem(nodes=9, edges=14, heads=2, width=5, hub=9, isolated=1, weighted=True))
+
+
 def test_double_precision_is_left_to_the_plain_functions(device: torch.device) -> None:
     exact = problem(6, 15, 2, 3).double()
     shares = attention_shares(exact.structure, exact.sender, exact.receiver)

@@ -198,12 +198,33 @@ def test_loss_and_gradients(device: torch.device, shape: tuple[int, ...]) -> Non
     assert_same_loss_and_gradients(problem(device, *shape))
 
 
+@pytest.mark.usefixtures("poison")
+def test_pairs_are_taken_chunk_by_chunk(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three chunks, of which the last is smaller, make of loss and gradients what one does, with dropout too."""
+    from bandana.engine.kernels import edge_loss as narrow
+
+    given = problem(device, 20, 24, 8, 230)
+    generator = torch.Generator(device)
+    at_once = narrow.loss_and_gradients(*given, 0.3, generator.manual_seed(0))
+    monkeypatch.setattr(narrow, "_CHUNK_BYTES", 8 * 100)
+    assert_same_loss_and_gradients(given)
+    total, gradients = narrow.loss_and_gradients(*given, 0.3, generator.manual_seed(0))
+    assert relative_error(total, at_once[0]) < SINGLE
+    for actual, expected in zip(gradients, at_once[1], strict=True):
+        assert relative_error(actual, expected) < SINGLE
+
+
+@pytest.mark.parametrize("roomy", [True, False], ids=["roomy", "small"])
 @pytest.mark.parametrize(("precision", "factor_bits"), [("high", 11), ("medium", 8)])
 @pytest.mark.parametrize("hidden", [48, 200], ids=["few hidden units", "many"])
 def test_less_precise_products_cost_what_their_bits_say(
-    device: torch.device, precision: str, factor_bits: int, hidden: int
+    device: torch.device, precision: str, factor_bits: int, hidden: int, roomy: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Away from the kink of the ReLU, where a rounded product may fall on either side."""
+    """Away from the kink of the ReLU, where a rounded product may fall on either side; on small cards too."""
+    from bandana.engine.kernels import wide_edge_loss as wide
+
+    if not roomy:
+        monkeypatch.setattr(wide, "_tiling", lambda pairs: wide._SMALL)
     given = problem(device, 40, 96, hidden, 300)
     decoder = given.decoder._replace(hidden_bias=torch.where(given.decoder.hidden_bias > 0, 6.0, -6.0))
     before = torch.get_float32_matmul_precision()
@@ -461,6 +482,17 @@ def test_rows_stay_whole_where_nobody_may_wait_for_their_sizes(device: torch.dev
     assert parts.length >= 99
 
 
+@pytest.mark.parametrize("bits", [0x7FC00000, 0x7FFFFFFF, -1], ids=["torch's", "a card's", "negative"])
+def test_rounding_keeps_what_is_not_a_number(device: torch.device, bits: int) -> None:
+    from bandana.engine.kernels import all_pairs, wide_edge_loss
+
+    weight = torch.ones(4, 8, device=device)
+    weight[2, 3] = torch.tensor(bits, dtype=torch.int32).view(torch.float32)
+    assert all_pairs._round_to_tf32(weight).isnan().equal(weight.isnan())
+    there, _, _ = wide_edge_loss._split(weight, torch.ones(4, device=device), 1.0, "tf32")
+    assert there[0].isnan().equal(weight.isnan())
+
+
 def test_dropped_entries_are_the_same_on_the_way_back(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
     """The product is linear: its derivative must use the entries that it used itself, and drop the right share."""
     monkeypatch.setattr(kernels, "usable", lambda device, dtype: True)
@@ -473,7 +505,7 @@ def test_dropped_entries_are_the_same_on_the_way_back(device: torch.device, monk
     assert abs(float((used == 0).double().mean()) - rate) < 5 * (rate * (1 - rate) / used.numel()) ** 0.5
     back = torch.randn(rows, width, generator=torch.Generator().manual_seed(0)).to(device)
     (gradient,) = torch.autograd.grad(out, dense, back)
-    torch.testing.assert_close(gradient, out.detach().T @ back, rtol=1e-4, atol=1e-4)
+    assert relative_error(gradient, out.detach().double().T @ back.double()) < SINGLE
 
 
 @pytest.mark.usefixtures("poison")
@@ -493,22 +525,40 @@ def test_dropout_of_a_matrix(device: torch.device, shape: tuple[int, int], monke
 
 
 @pytest.mark.usefixtures("poison")
+@pytest.mark.parametrize("shape", [(50, 20, 6), (3, 700, 6), (70, 33, 130), (5, 1, 1), (0, 4, 6)])
+@pytest.mark.parametrize("spread_out", [False, True], ids=["contiguous", "in every second column"])
+def test_products_on_tensor_cores(device: torch.device, shape: tuple[int, int, int], spread_out: bool) -> None:
+    from bandana.engine.kernels.matrix_product import multiply
+
+    (rows, terms, columns), draw = shape, torch.Generator().manual_seed(0)
+    a, b = (torch.randn(size, generator=draw).to(device) for size in ((rows, terms), (terms, columns)))
+    a = spread(a) if spread_out else a
+    for other in (b, b.t().contiguous().t()):
+        out = multiply(a, other)
+        assert out.shape == (rows, columns)
+        assert relative_error(out, a.double() @ b.double()) < SINGLE
+
+
+@pytest.mark.usefixtures("poison")
+@pytest.mark.parametrize("precision", ["highest", "high"])
 @pytest.mark.parametrize("shape", [(50, 20), (3, 700)])
 def test_a_dropped_product_is_dropout_and_product(
-    device: torch.device, shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+    device: torch.device, shape: tuple[int, int], precision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A generator that is set back drops the same elements, so the identity shows what was multiplied."""
     monkeypatch.setattr(kernels, "usable", lambda device, dtype: True)
-    draw = torch.Generator().manual_seed(0)
+    monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: precision)
+    draw, rate = torch.Generator().manual_seed(0), 0.4
     x, weight = (torch.randn(size, generator=draw).to(device).requires_grad_() for size in (shape, (shape[1], 6)))
     back = torch.randn(shape[0], 6, generator=draw).to(device)
+    mask = dropout(torch.ones_like(x), rate, torch.Generator(device).manual_seed(5)).double()
+    assert set(mask.unique().tolist()) == {0.0, float(torch.tensor(keep_scale(rate)))}
 
-    def outcome(product: Any) -> list[Tensor]:
-        out = product(torch.Generator(device).manual_seed(5))
-        return [out.detach(), *torch.autograd.grad(out, (x, weight), back)]
-
-    at_once = outcome(lambda generator: dropped_product(x, weight, 0.4, generator))
-    for actual, expected in zip(at_once, outcome(lambda generator: dropout(x, 0.4, generator) @ weight), strict=True):
-        torch.testing.assert_close(actual, expected)
+    out = dropped_product(x, weight, rate, torch.Generator(device).manual_seed(5))
+    dropped, exact_weight, exact_back = mask * x.detach().double(), weight.detach().double(), back.double()
+    exact = dropped @ exact_weight, mask * (exact_back @ exact_weight.T), dropped.T @ exact_back
+    for actual, expected in zip((out.detach(), *torch.autograd.grad(out, (x, weight), back)), exact, strict=True):
+        assert relative_error(actual, expected) < SINGLE
 
 
 def test_a_dropped_product_takes_rows_that_share_memory(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:

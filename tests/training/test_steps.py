@@ -109,6 +109,38 @@ def test_steps_of_every_method_are_replayed_as_they_are_written(graph: Graph, na
 
 @pytest.mark.usefixtures("repeatable")
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"optimizer": "adamw", "weight_decay": 0.1},
+        {"weight_decay": 0.1},
+        {"warmup_epochs": 5},
+        {"clip_norm": 0.01},
+        {"clip_norm": 0.0, "schedule": "constant"},
+    ],
+    ids=str,
+)
+def test_optimisers_and_schedules_are_replayed(graph: Graph, changes: dict[str, object]) -> None:
+    training = replace(TRAINING, **changes)  # type: ignore[arg-type]
+    (plain, one), (replayed, other) = (train(graph, flag, training=training) for flag in (False, True))
+    for row, expected in zip(replayed.history, plain.history, strict=True):
+        assert row["loss"] == pytest.approx(expected["loss"], rel=1e-5)
+    for weight, expected_weight in zip(other.parameters(), one.parameters(), strict=True):
+        torch.testing.assert_close(weight, expected_weight, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.usefixtures("repeatable")
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", ["directed", "weighted"])
+def test_steps_on_other_kinds_of_graphs_are_replayed(random_graph: Callable[..., Graph], kind: str) -> None:
+    graph = random_graph(60, 150, isolated=3, **{kind: True}).to("cuda")
+    (plain, _), (replayed, _) = (train(graph, flag) for flag in (False, True))
+    for row, expected in zip(replayed.history, plain.history, strict=True):
+        assert row["loss"] == pytest.approx(expected["loss"], rel=1e-5)
+
+
+@pytest.mark.usefixtures("repeatable")
+@pytest.mark.filterwarnings("ignore")
 def test_steps_of_copies_are_replayed_as_they_are_written(graph: Graph) -> None:
     histories = []
     for replayed in (False, True):

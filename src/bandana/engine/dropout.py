@@ -13,6 +13,7 @@ from torch.autograd.function import once_differentiable
 from bandana.engine import kernels
 
 _LEVELS = 1 << 16
+_ROUND = 16  # elements between addresses that matrices are read from fastest
 
 
 def dropout(x: Tensor, probability: float, generator: torch.Generator | None) -> Tensor:
@@ -95,20 +96,38 @@ class _DropoutByKernel(torch.autograd.Function):
 class _DroppedProduct(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, scale: float, generator: torch.Generator) -> Tensor:
-        from bandana.engine.kernels.dropout import drop
         from bandana.engine.kernels.hashing import draw_seed
+        from bandana.engine.kernels.matrix_product import multiply
 
         seed = draw_seed(generator)
         ctx.save_for_backward(x, weight, seed)
         ctx.scale = scale
-        return drop(x.contiguous(), scale, seed) @ weight
+        dropped = _dropped_factor(x, scale, seed)
+        return multiply(dropped, weight) if _in_single_precision() else dropped @ weight
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor, None, None]:
         from bandana.engine.kernels.dropout import drop
+        from bandana.engine.kernels.matrix_product import multiply
 
+        (grad,) = grads
         x, weight, seed = ctx.saved_tensors
-        grad_weight = drop(x.contiguous(), ctx.scale, seed).t() @ grads[0]
-        grad_x = drop(grads[0] @ weight.t(), ctx.scale, seed) if ctx.needs_input_grad[0] else None
+        grad_weight, grad_x = _dropped_factor(x, ctx.scale, seed).t() @ grad, None
+        if ctx.needs_input_grad[0]:
+            if _in_single_precision():
+                grad_x = multiply(grad, weight.t(), seed, ctx.scale)
+            else:
+                grad_x = drop(grad @ weight.t(), ctx.scale, seed)
         return grad_x, grad_weight, None, None
+
+
+def _dropped_factor(x: Tensor, scale: float, seed: Tensor) -> Tensor:
+    from bandana.engine.kernels.dropout import drop
+
+    return drop(x.contiguous(), scale, seed, _ROUND)
+
+
+def _in_single_precision() -> bool:
+    """Whether products are exact, for which torch does without tensor cores; in lower precisions it is the faster."""
+    return torch.get_float32_matmul_precision() == "highest"

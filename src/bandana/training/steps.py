@@ -1,6 +1,6 @@
 """Steps of training: taken as they are written, or recorded once on a GPU and replayed.
 
-A step of a small graph is two hundred short kernels, and launching them from Python takes longer than running them. A
+A step of a small graph is 120 to 150 short kernels, and launching them from Python takes longer than running them. A
 recording (CUDA graph) launches them all at once. What differs from step to step (the batch's links, the number of the
 step and of the epoch, the places of the random generators) is written into fixed memory before each replay, so that a
 replayed step draws the same numbers as the step that it stands for.

@@ -142,7 +142,8 @@ def key_ranges(row_tiles: int, key_tiles: int, device: torch.device) -> tuple[in
 
 def _round_to_tf32(x: Tensor) -> Tensor:
     """To the nearest number with ten bits after the point: tensor cores would cut the others off."""
-    return ((x.view(torch.int32) + 0x1000) & -0x2000).view(torch.float32)
+    rounded = ((x.view(torch.int32) + 0x1000) & -0x2000).view(torch.float32)
+    return torch.where(x.isnan(), x, rounded)  # of the NaN that cards make, rounding would make a zero
 
 
 @triton.jit
@@ -213,4 +214,5 @@ def add_weighted(
 
 @triton.jit
 def _to_tf32(x):
-    return ((x.to(tl.int32, bitcast=True) + 0x1000) & -0x2000).to(tl.float32, bitcast=True)
+    rounded = ((x.to(tl.int32, bitcast=True) + 0x1000) & -0x2000).to(tl.float32, bitcast=True)
+    return tl.where(x == x, rounded, x)

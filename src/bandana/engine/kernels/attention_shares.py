@@ -65,16 +65,18 @@ def _over_rows(
 ) -> None:
     """One program for each row that fits a block, then one for each that does not."""
     parts, columns = cut_rows(rowptr), triton.next_power_of_2(heads)
-    rows, cut = rowptr.numel() - 1, parts.cut_row.numel()
-    long = max(_LONG_TILE // columns, parts.length)
-    warps = min(max(parts.length * columns // _WARP_TILE, 1), _LONG_WARPS)
+    measured = parts.length <= _LONG_TILE  # of rows that were left whole, any may be long
+    rows, long_row = (rowptr.numel() - 1, parts.cut_row) if measured else (0, parts.row)
+    slots = parts.length if measured else 1
+    long = max(_LONG_TILE // columns, slots)
+    warps = min(max(slots * columns // _WARP_TILE, 1), _LONG_WARPS)
     common = {"HEADS": columns, **kind}
     with torch.cuda.device_of(rowptr):
         if rows:
-            kernel[(rows,)](rowptr, None, *tensors, heads, SLOTS=parts.length, LONG=False, num_warps=warps, **common)
-        if cut:
-            kernel[(cut,)](
-                rowptr, parts.cut_row, *tensors, heads, SLOTS=long, LONG=True, num_warps=_LONG_WARPS, **common
+            kernel[(rows,)](rowptr, None, *tensors, heads, SLOTS=slots, LONG=False, num_warps=warps, **common)
+        if long_row.numel():
+            kernel[(long_row.numel(),)](
+                rowptr, long_row, *tensors, heads, SLOTS=long, LONG=True, num_warps=_LONG_WARPS, **common
             )
 
 

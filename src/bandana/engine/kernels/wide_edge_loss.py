@@ -134,7 +134,7 @@ def _split_weights(
     if PRECISION == "bf16":
         tl.store(there + place, value, mask=inside)
     else:
-        tl.store(there + place, high, mask=inside)
+        tl.store(there + place, tl.where(value == value, high, value), mask=inside)  # rounding may lose a NaN
     if PRECISION == "tf32x3":
         tl.store(there + size + place, low, mask=inside)
     rest = value * tl.load(slope + place // width, mask=inside, other=0.0)
