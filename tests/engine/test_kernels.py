@@ -103,7 +103,8 @@ def test_shares(device: torch.device, sizes: list[int], temperature: float) -> N
     from bandana.engine.kernels.bandwidth import boltzmann_gibbs
 
     structure, keys = rows_of_sizes(sizes, device)
-    shares, messages, loop = (t.cpu() for t in boltzmann_gibbs(structure, keys, temperature, seed=4, step=5, layer=6))
+    shares, (messages, loop) = boltzmann_gibbs(structure, keys, temperature, seed=4, step=5, layer=6)
+    shares, messages, loop = (tensor.cpu() for tensor in (shares, messages, loop))
     expected = exact_shares(structure, keys, temperature, seed=4, step=5, layer=6)
     assert shares.dtype is torch.float32
     # The noise is rounded before the temperature divides it.

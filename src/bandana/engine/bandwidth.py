@@ -46,10 +46,7 @@ def boltzmann_gibbs(
     if kernels.usable(keys.device, torch.get_default_dtype()):
         from bandana.engine.kernels import bandwidth
 
-        shares, values, loop = bandwidth.boltzmann_gibbs(
-            structure, keys, temperature, seed=seed, step=step, layer=layer
-        )
-        return shares, EdgeWeights(values, loop)
+        return bandwidth.boltzmann_gibbs(structure, keys, temperature, seed=seed, step=step, layer=layer)
     logits = gaussian_noise(keys, seed=seed, step=step, layer=layer).div_(temperature)
     shares = segment_softmax(structure, logits)[0]
     return shares, gcn_weights(structure, shares)

@@ -7,6 +7,7 @@ from torch import Tensor
 from triton import language as tl
 
 from bandana.engine.kernels.hashing import GOLDEN, absorb, mix
+from bandana.engine.propagate import EdgeWeights
 from bandana.engine.streams import signed, stream
 from bandana.engine.structure import Structure
 
@@ -19,8 +20,8 @@ _LOWEST = tl.constexpr(-3.0e38)  # of no entry: has no share beside any real one
 
 def boltzmann_gibbs(
     structure: Structure, keys: Tensor, temperature: float, *, seed: int, step: int | Tensor, layer: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Shares ``[entries]``, message weights ``[entries]`` and self-loops ``[rows]``; the twin in `engine.bandwidth`.
+) -> tuple[Tensor, EdgeWeights]:
+    """Shares ``[entries]`` and the GCN weights that they make; the twin is in `engine.bandwidth`.
 
     The shares of a row sum to one, so with its self-loop a row that has entries sums to two, and any other row to one:
     the degrees that a GCN normalises with are known before anything is drawn.
@@ -46,7 +47,7 @@ def boltzmann_gibbs(
                 LONG=_LONG,
                 num_warps=1,
             )
-    return shares, messages, loop
+    return shares, EdgeWeights(messages, loop)
 
 
 @triton.jit(do_not_specialize=["word"])  # another number in every step: none may compile a kernel of its own
