@@ -194,6 +194,33 @@ def test_figures_without_chance_agree_in_every_printed_digit(ours: float, printe
     assert by_digits(Score(ours, None, 1), Score(printed_mean, None, 1))[0] == state
 
 
+def test_a_zero_at_the_end_of_a_printed_figure_is_a_digit_too() -> None:
+    printed_ratio = printed("mask-ratios")["ogbn-arxiv", "calculated"].score
+    assert printed_ratio is not None
+    assert (printed_ratio.mean, printed_ratio.last_digit) == (0.914, -4)  # 0.9140
+    assert by_digits(Score(0.91397, None, 1), printed_ratio)[0] == "same"
+    assert by_digits(Score(0.9136, None, 1), printed_ratio)[0] == "lower"
+
+
+@pytest.mark.parametrize(
+    ("table", "row", "column", "said"),
+    [
+        ("micro_f1", "gae", "cora", "The published figure is of an implementation by the Bandana authors."),
+        ("micro_f1", "seegera", "computers", "The published figure is quoted from the method's own paper."),
+        ("memory", "gca", "ogbn-arxiv", "The paper prints >24,576. That means out of memory, on a card of 24 GB."),
+        ("micro_f1", "gca", "physics", "The paper prints OOM. That means out of memory, on a card of 24 GB."),
+        ("end-to-end", "t_bgrl", "cora", "The published figure is of a decoder that was fine-tuned."),
+    ],
+)
+def test_remarks_follow_each_other_as_sentences(table: str, row: str, column: str, said: str) -> None:
+    piece = training(recipe("gae", "cora", "node"), 0)
+    reading = Reading(of_training(), percent("metrics", "micro_f1"), "", "probes")
+    failure = "not run: data set missing; with its files: bandana reproduce x --data-root FOLDER"
+    absent = make_cell((row, column), [(piece, Result(None, failure))], reading, printed(table)[row, column])
+    assert absent.note == f"Not run: data set missing; with its files: bandana reproduce x --data-root FOLDER. {said}"
+    assert absent.missing == failure
+
+
 def test_a_printed_want_of_memory_is_told_beside_our_figure() -> None:
     piece = training(recipe("grace", "physics", "node"), 0)
     reading = Reading(of_training(), percent("metrics", "micro_f1"), "", "probes")

@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -84,18 +85,19 @@ def figures_of(line: str) -> list[str]:
     return [cell for cell in cells if re.fullmatch(r"--|OOM|[>\d][\d,.e± -]*", cell)]
 
 
-def as_printed(table: str, place: tuple[str, str]) -> tuple[float | None, float | None] | str:
+def as_printed(table: str, place: tuple[str, str]) -> tuple[float, float | None, int | None] | str:
     cell = printed(table).get(place)
     if cell is None:
         return "--"
-    return cell.text if cell.score is None else (cell.score.mean, cell.score.sd)
+    return cell.text if cell.score is None else (cell.score.mean, cell.score.sd, cell.score.last_digit)
 
 
-def parsed(text: str) -> tuple[float, float | None] | str:
+def parsed(text: str) -> tuple[float, float | None, int | None] | str:
+    """Mean, deviation and the power of ten of the last digit."""
     if text in ("--", "OOM") or text.startswith(">"):
         return text
     mean, _, sd = text.replace(",", "").partition("±")
-    return float(mean), float(sd) if sd else None
+    return float(mean), float(sd) if sd else None, int(Decimal(mean.strip()).as_tuple().exponent)
 
 
 @pytest.mark.parametrize("label", layout())
@@ -152,6 +154,13 @@ def test_every_cell_names_its_table_unit_and_runs() -> None:
             assert cell.unit in {"%", "s", "MB", "share", "count", "per mille", "setting", "rank"}
             assert (cell.score is None) == bool(cell.text)
             assert cell.score is None or cell.score.seeds in (1, 3, 10)
+
+
+def test_zeros_at_the_end_of_a_figure_are_kept() -> None:
+    assert printed("mask-ratios")["photo", "measured"].score == (0.963, None, 1, -4)
+    assert printed("average-ranks")["gae", "node classification"].score == (10.3, None, 1, -1)
+    assert printed("auc")["grace", "cora"].score == (81.8, 0.45, 10, -2)
+    assert printed("time")["vgae", "ogbl-collab"].score == (1250, None, 1, 1)  # 1.25e03
 
 
 def test_words_are_kept_apart_from_figures() -> None:

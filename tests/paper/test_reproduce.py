@@ -188,6 +188,7 @@ def test_the_command_of_an_artifact_can_be_typed_again() -> None:
         ([], "name an artifact or 'all'"),
         (["all", "--datasets", "coral"], "Did you mean 'cora'"),
         (["all", "--methods", "bandanna"], "Did you mean 'bandana'"),
+        (["statistics", "--json"], "--json: is for --list alone"),
     ],
 )
 def test_mistakes_are_named(words: list[str], complaint: str) -> None:
@@ -262,6 +263,39 @@ def test_without_options_everything_is_written_below_runs(tmp_path: Path, monkey
     assert (tmp_path / "runs" / "reproduce" / "page" / "index.html").is_file()
 
 
+def test_a_coarse_page_has_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for words, folder in ((["--quick"], "quick"), (["--quick", "--out", "mine"], None), ([], "page")):
+        result = CliRunner().invoke(app, ["reproduce", "hyperparameters", "--no-run", "--device", "cpu", *words])
+        assert result.exit_code == 0, result.output
+        pages = {path.parent.name for path in (tmp_path / "runs" / "reproduce").glob("*/index.html")}
+        assert folder is None or folder in pages
+    assert pages == {"quick", "page"}
+    assert (tmp_path / "mine" / "index.html").is_file()
+
+
+def test_what_is_gone_from_a_page_is_said(tmp_path: Path) -> None:
+    def reproduced(*names: str) -> str:
+        words = ["reproduce", *names, "--no-run", "--out", str(tmp_path), "--cache", str(tmp_path / "c"), "--quick"]
+        result = CliRunner().invoke(app, [*words, "--device", "cpu"])
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    assert "Gone from it" not in reproduced("hyperparameters", "masking", "statistics")
+    said = reproduced("masking")
+    assert "now holds only what was named. Gone from it" in said
+    assert "still beside it: statistics, hyperparameters." in said
+    assert (tmp_path / "statistics-1.csv").is_file()
+    assert "Gone from it" not in reproduced("masking", "statistics")
+
+
+def test_the_page_promises_no_seeds_that_it_may_not_have(tmp_path: Path) -> None:
+    words = ["reproduce", "hyperparameters", "--seeds", "10", "--no-run", "--out", str(tmp_path), "--device", "cpu"]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    page = (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert "<dd>up to 10 seeds per cell; every cell says how many it has</dd>" in page
+
+
 def test_what_has_no_small_data_shows_its_published_cells_with_that_reason(tmp_path: Path) -> None:
     words = ["reproduce", "ogb", "wiki-cs", "--quick", "--out", str(tmp_path / "out"), "--device", "cpu"]
     result = CliRunner().invoke(app, [*words, "--cache", str(tmp_path / "cache")])
@@ -278,7 +312,7 @@ def test_what_has_no_small_data_shows_its_published_cells_with_that_reason(tmp_p
         assert means == {place: score.mean for place, score in published(table).items()}
         assert {(line["ours_mean"], line["verdict"]) for line in lines} == {("", "not run")}
         (reason,) = {line["note"] for line in lines if line["row"] == "bandana"}
-        assert reason == "not run: for --quick there is no small data of this kind"
+        assert reason == "Not run: for --quick there is no small data of this kind."
 
 
 def test_a_data_set_that_was_not_asked_for_is_no_want_of_small_data(tmp_path: Path) -> None:
@@ -373,6 +407,21 @@ def test_links_of_the_page_lead_to_configurations_wherever_it_is_written(
         for link in links:
             assert (Path(out) / unquote(link)).is_file()
         assert str(tmp_path) not in (Path(out) / "statistics-1.csv").read_text(encoding="utf-8")
+
+
+def test_configurations_that_nothing_leads_to_are_removed_and_others_left_alone(tmp_path: Path) -> None:
+    cache, out = Cache(tmp_path / "cache", "cpu", None), tmp_path / "out"
+    for piece in artifacts()["statistics"].pieces(Scope(quick=True)):
+        cache.put(piece, Entry(dict.fromkeys(("nodes", "edges", "features", "classes", "density"), 7), "", 1.0), {})
+    words = ["reproduce", "--quick", "--no-run", "--cache", str(cache.folder), "--device", "cpu", "--out", str(out)]
+    stale, kept = "gae-cora-node-0123abcd.toml", ("my-own.toml", "gae-cora-node-0123abcd.txt", "other-89abcdef.toml")
+    (out / "configs").mkdir(parents=True)
+    for name in (stale, *kept):
+        (out / "configs" / name).write_text("")
+    (out / "earlier-1.csv").write_text("row,origins\nx,configs/other-89abcdef.toml\n")
+    assert CliRunner().invoke(app, [*words, "statistics"]).exit_code == 0
+    ours = {config_name(piece) for piece in artifacts()["statistics"].pieces(Scope(quick=True))}
+    assert {path.name for path in (out / "configs").iterdir()} == {*kept, *ours}
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")

@@ -13,6 +13,8 @@ from bandana.paper.pieces import training
 from bandana.paper.published import published, published_figures
 from bandana.paper.rows import DECODER_HITS
 from bandana.paper.tables import complexity
+from bandana.reporting.latex import to_latex
+from bandana.reporting.sheets import to_csv, to_markdown
 
 NOT_YET = "not run yet; to run it: bandana reproduce x"
 NO_DATA = "not run: data set missing; with its files: bandana reproduce x --datasets pubmed --data-root FOLDER"
@@ -199,10 +201,36 @@ def test_published_ranks_stand_as_printed_beside_those_recomputed() -> None:
     assert "bandana" not in ranks.notes[-1]  # 2.4375 is printed as 2.4
 
 
-def test_the_number_in_brackets_of_a_growth_is_that_of_sizes() -> None:
-    piece = complexity.pieces(Scope())[0]
+def growth() -> Sheet:
+    piece = complexity.pieces(Scope())[1]
     result = Result({"values": [1, 2, 4], "seconds": [1.0, 2.0, 4.0], "mb": [1.0, 2.0, 4.0]})
-    assert {sheet.counted for sheet in complexity.show([(piece, result)])} == {"sizes"}
+    return complexity.show([(piece, result)])[0]
+
+
+def test_the_number_in_brackets_of_a_growth_is_that_of_sizes() -> None:
+    assert growth().counted == "sizes"
+    heads, values = (line.split(",") for line in to_csv(growth()).splitlines())
+    assert "seeds" not in heads
+    assert values[heads.index("sizes")] == "3"
+
+
+def test_a_growth_within_the_order_is_not_called_the_absence_of_a_difference() -> None:
+    (cell,) = growth().cells
+    assert cell.state == "same"
+    for text in (to_markdown(growth(), []), to_latex(growth())):
+        assert "grows within the paper's order" in text
+        assert "no difference shown" not in text
+
+
+def test_ranks_count_cells_and_not_seeds() -> None:
+    artifact = artifacts()["node-classification"]
+    results = [(piece, Result(None, NOT_YET)) for piece in artifact.pieces(Scope(seeds=1))]
+    heads, *lines = (
+        line.split(",") for line in to_csv(sheet_of("node-classification", results, "Average")).splitlines()
+    )
+    assert "cells" in heads
+    assert "seeds" not in heads
+    assert {line[heads.index("published_runs")] for line in lines} == {""}
 
 
 # Readings of figures
@@ -246,7 +274,7 @@ def test_a_method_with_some_depths_is_not_held_against_others() -> None:
     ]
     (picture,) = depth.ARTIFACT.show(results)
     assert isinstance(picture, Picture)
-    partial, read = (note for note in picture.notes if note.startswith("Cora: ") and NOT_YET not in note)
+    partial, read = (note for note in picture.notes if note.startswith("Cora: ") and "no result" not in note)
     assert partial == "Cora: nothing is read from a part of the depths (MaskGAE-path 1 of 8 are there)."
     assert "MaskGAE-path" not in read
     assert "Bandana is best at 1" in read

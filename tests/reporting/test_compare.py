@@ -12,6 +12,7 @@ from bandana.paper.artifact import Cell, Score, Sheet
 from bandana.paper.published import published
 from bandana.reporting.compare import (
     LEVEL,
+    Comparison,
     average_ranks,
     chance_note,
     compare_means,
@@ -132,6 +133,11 @@ def test_without_a_printed_deviation_the_mean_is_one_draw() -> None:
     assert note.startswith("The paper prints no deviation")
 
 
+def test_a_mean_that_is_off_by_rounding_alone_lies_on_the_published_one() -> None:
+    assert "Ours lies on the published mean" in str(Comparison(1.4e-14, 1.0, 1.0, "?"))
+    assert "Ours lies 0.01 below the published mean" in str(Comparison(-0.01, 1.0, 1.0, "?"))
+
+
 def test_figures_that_never_vary_differ_if_they_are_not_equal() -> None:
     for mean, expected in ((80.25, "same"), (80.35, "higher")):
         assert judge(Score(mean, 0.0, 3), Score(80.25, 0.0, 10), published_over="seeds")[0] == expected
@@ -151,6 +157,8 @@ def test_rounding_to_the_printed_digits_is_no_difference(sd: float | None) -> No
         (Score(84.62, 0.37, 10), 0.01),
         (Score(84.6, 0.37, 10), 0.01),
         (Score(84.62, 0.4, 10), 0.01),
+        (Score(84.6, 0.4, 10, last_digit=-2), 0.01),
+        (Score(1250.0, None, 1, last_digit=1), 10.0),
         (Score(84.6, None, 10), 0.1),
         (Score(10556.0, None, 1), 1.0),
         (Score(0.7077, None, 1), 1e-4),

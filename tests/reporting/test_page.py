@@ -52,9 +52,44 @@ def test_every_cell_has_a_sign_a_word_a_colour_and_its_details() -> None:
     facts = dict(first["facts"])
     assert facts["Ours"] == "84.50 ± 0.50 (10 seeds)"
     assert facts["Published"] == "84.62 ± 0.37 (10 runs)"
+    probes = replace(sample_sheet().cells[0], published_over="probes of one encoder")
+    section = replace(sample_sections()[0], exhibits=(sample_sheet(cells=(probes,)),))
+    facts = dict(json.loads(read((section,)).scripts[0])[0]["facts"])
+    assert facts["Published"] == "84.62 ± 0.37 (10 probes of one encoder)"
     assert facts["Difference"] == "−0.12"
     assert facts["Protocol"] == "linear probe"
     assert "prediction interval" in first["note"]
+
+
+def test_the_number_of_seeds_stands_in_every_cell_that_has_a_figure() -> None:
+    text = page(Path("nowhere"), "t", sample_sections()[:1], FACTS)
+    figures = [cell.ours for cell in sample_sheet().cells if cell.ours]
+    assert re.findall(r'<small class="seeds">\((\d+)\)</small>', text) == [str(score.seeds) for score in figures]
+    settings = replace(sample_sheet(), highest_is_best=None, cells=(cell("a", "b", Score(3, None, 1)),))
+    text = page(Path("nowhere"), "t", (replace(sample_sections()[0], exhibits=(settings,)),), FACTS)
+    assert 'class="seeds"' not in text
+
+
+def test_what_verdicts_mean_in_one_table_alone_is_said_there() -> None:
+    own = sample_sheet(meanings={"same": "grows within the order"}, counted="sizes")
+    text = page(Path("nowhere"), "t", (replace(sample_sections()[0], exhibits=(own,)),), FACTS)
+    assert "In this table: = grows within the order; in brackets the number of sizes." in text
+    assert "In this table" not in page(Path("nowhere"), "t", sample_sections(), FACTS)
+
+
+def test_numbers_of_a_figure_are_read_without_python_and_lead_to_files(tmp_path: Path) -> None:
+    (tmp_path / "configs").mkdir()
+    for name in ("configs/a.toml", "depth-1.csv", "depth-1.svg"):
+        (tmp_path / name).write_text("")
+    rows = ((1, None, "configs/a.toml configs/gone.toml"), *[(2, 1 / 3, "")] * 200)
+    picture = replace(sample_picture(), columns=("x", "sd", "origins"), rows=rows)
+    text = page(tmp_path, "t", (replace(sample_sections()[1], exhibits=(picture,)),), FACTS)
+    assert "None" not in text
+    assert "<td>– </td>" in text
+    assert "<td>0.33333 </td>" in text
+    assert '<td><a href="configs/a.toml">a.toml</a> configs/gone.toml </td>' in text
+    assert 'The first 200; <a href="depth-1.csv">depth-1.csv</a> has all.' in text
+    assert '<p class="note files"><a href="depth-1.csv">depth-1.csv</a> <a href="depth-1.svg">' in text
 
 
 def test_words_that_the_paper_prints_stand_where_its_figure_would() -> None:
@@ -105,7 +140,12 @@ def test_links_lead_from_the_page_to_files_that_are_there(tmp_path: Path) -> Non
         sheet, cells=(*sheet.cells[:3], replace(sheet.cells[3], origins=(str(elsewhere),)), *sheet.cells[4:])
     )
     section = replace(sample_sections()[0], exhibits=(sheet,))
-    told = json.loads(read((section,), folder).scripts[0])
+    text = page(folder, "t", (section,), FACTS)
+    plain = re.findall(
+        r'<noscript><a class="config" href="([^"]+)" title="([^"]+)">configuration</a> </noscript>', text
+    )
+    assert plain == [("configs/a%20b.toml", "a b.toml"), ("elsewhere.toml", "elsewhere.toml")]
+    told = json.loads(Reader(text).scripts[0])
     assert told[0]["links"] == [["a b.toml", "configs/a%20b.toml"]]
     assert told[2]["links"] == [["configs/gone.toml", ""]]
     assert told[3]["links"] == [["elsewhere.toml", "elsewhere.toml"]]

@@ -14,8 +14,9 @@ from sample_sheets import cell, sample_claims, sample_picture, sample_sheet
 
 from bandana.paper.artifact import Score, Sheet
 from bandana.paper.published import published
+from bandana.reporting.latex import to_latex, to_latex_of_two
 from bandana.reporting.marks import best_places, mark_of, number_texts
-from bandana.reporting.sheets import CELL_FIELDS, to_csv, to_latex, to_latex_of_two, to_markdown
+from bandana.reporting.sheets import CELL_FIELDS, file_names, to_csv, to_markdown
 
 ANY_TEXT = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=20)
 
@@ -59,20 +60,28 @@ def test_csv_of_a_figure_and_of_a_statement_has_the_numbers() -> None:
 
 
 def test_markdown_shows_ours_over_the_published_figure() -> None:
-    text = to_markdown(sample_sheet())
+    text = to_markdown(sample_sheet(), ["nodes-1.csv", "nodes-1.tex"])
     assert "| bandana | **84.50 ± 0.50** (10) =<br>*84.62 ± 0.37* |" in text
     assert "| seegera | not run<br>*84.62 ± 0.37* | out of memory | failed<br>*84.62 ± 0.37* |" in text
     assert "▼ lower than published" in text
     assert text.endswith("- Three sentences & more.\n")
-    assert "**✗ does not hold.** Counted.\n\n- ratio: 0.25" in to_markdown(sample_claims()[1])
-    assert "2 rows of numbers: x, y, name." in to_markdown(sample_picture())
+    assert "\n\n[nodes-1.csv](nodes-1.csv) · [nodes-1.tex](nodes-1.tex)\n\n" in text
+    claim = to_markdown(sample_claims()[1], ["theory-2.csv"])
+    assert "**✗ does not hold.** Counted.\n\n- ratio: 0.25\n\n[theory-2.csv](theory-2.csv)" in claim
+
+
+def test_markdown_shows_a_drawing_and_leads_to_its_numbers() -> None:
+    picture = sample_picture()
+    text = to_markdown(picture, file_names("depth", 1, picture))
+    assert "![Depth](depth-1.svg)" in text
+    assert "2 rows of numbers: x, y, name. [depth-1.csv](depth-1.csv)" in text
 
 
 def test_words_that_the_paper_prints_stand_where_its_figure_would() -> None:
     words = cell("grace", "physics", Score(94.5, 0.5, 3), None, printed="OOM")
     absent = cell("gca", "physics", None, None, printed=">24,576 & more")
     sheet = sample_sheet(rows=("grace", "gca"), columns=("physics",), cells=(words, absent))
-    text = to_markdown(sheet)
+    text = to_markdown(sheet, [])
     assert "| grace | 94.50 ± 0.50 (3) ·<br>*OOM* |" in text
     assert "| gca | not run<br>*>24,576 & more* |" in text
     latex = to_latex(sheet)
@@ -94,7 +103,7 @@ def test_no_name_breaks_a_markdown_table_or_latex(name: str) -> None:
         cells=(cell(name, name, Score(1.5, 0.5, 2), None, printed=name),),
         notes=(name,),
     )
-    table = [line for line in to_markdown(sheet).splitlines() if line.startswith("| ")]
+    table = [line for line in to_markdown(sheet, []).splitlines() if line.startswith("| ")]
     assert {len(re.findall(r"(?<!\\)\|", line)) for line in table[:2]} == {3}
     check_latex(to_latex(sheet), columns=1)
 
@@ -132,6 +141,32 @@ def test_latex_stacks_means_over_deviations_and_marks_the_best() -> None:
     assert to_latex(wide).startswith("\\begin{table*}\n")
 
 
+def test_latex_says_what_marks_mean_how_many_seeds_there_are_and_by_which_protocol() -> None:
+    text = to_latex(sample_sheet())
+    (below,) = (line for line in text.splitlines() if "smallskip" in line)
+    for said in (
+        "Below ours stand the published figures.",
+        "the best of a column is bold and the second best underlined.",
+        r"Marks: $\approx$ no difference shown, but more than 1.5 apart: too few seeds to tell; ",
+        r"; $\uparrow$ higher than published; $\downarrow$ lower than published; ? side by side without a test",
+        "; none: no difference shown, or the paper has no figure here.",
+        r"Seeds behind each of our figures: 3 to 10 (bandana), 1 to 10 (gae\_x).",
+        "Protocol: linear probe.",
+        r"The published $\pm$ is over 10 runs.",
+        r"Three sentences \& more.",
+    ):
+        assert said in below
+    check_latex(text, columns=3)
+
+
+def test_csv_keeps_the_digits_that_are_printed() -> None:
+    score = Score(68.6, 0.9, 10, last_digit=-2)
+    sheet = sample_sheet(rows=("a",), columns=("b",), cells=(cell("a", "b", Score(70.123, 0.5, 3), score),))
+    (line,) = lines_of(to_csv(sheet))
+    assert (line["published_mean"], line["published_sd"], line["ours_mean"]) == ("68.60", "0.90", "70.123")
+    assert "*68.60 ± 0.90*" in to_markdown(sheet, [])
+
+
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="install LaTeX: apt-get install texlive-latex-recommended")
 def test_latex_compiles(tmp_path: Path) -> None:
     hostile = sample_sheet("a_b & 100 % of {x} ~ ^ \\ # $ < > | ± σ ≥ – ☃ é", notes=("σ_x → ∞ ²",))
@@ -164,13 +199,13 @@ def test_a_difference_to_the_worse_side_is_graver() -> None:
     ("table", "shown"),
     [
         ("statistics", {("cora", "nodes"): "2,708", ("cora", "density"): "1.44", ("pubmed", "density"): "0.23"}),
-        ("mask-ratios", {("cora", "measured"): "0.7077"}),
+        ("mask-ratios", {("cora", "measured"): "0.7077", ("photo", "measured"): "0.9630"}),
         ("hyperparameters", {("training.lr", "cora"): "0.01", ("model.mask.temperature", "cs"): "1e-06"}),
         ("hyperparameters", {("model.encoder.width", "pubmed"): "64", ("model.decoder_dropout", "cora"): "0"}),
-        ("time", {("bandana", "cora"): "19.50", ("vgae", "ogbl-collab"): "1,250"}),
+        ("time", {("bandana", "cora"): "19.5", ("vgae", "ogbl-collab"): "1,250"}),
         ("memory", {("bandana", "cora"): "1,459"}),
-        ("auc", {("bandana", "cora"): "95.71"}),
-        ("average-ranks", {("sig_vae", "link prediction"): "11.00", ("bandana", "link prediction"): "1.20"}),
+        ("auc", {("bandana", "cora"): "95.71", ("grace", "cora"): "81.80"}),
+        ("average-ranks", {("sig_vae", "link prediction"): "11.0", ("bandana", "link prediction"): "1.2"}),
     ],
 )
 def test_figures_have_the_digits_of_their_kind(table: str, shown: dict[tuple[str, str], str]) -> None:

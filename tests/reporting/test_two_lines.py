@@ -11,7 +11,8 @@ from sample_sheets import cell, sample_sheet
 
 from bandana.paper.artifact import Result, Scope, Score, Sheet
 from bandana.paper.catalogue import artifacts
-from bandana.reporting.sheets import to_latex, to_latex_of_two, to_markdown
+from bandana.reporting.latex import to_latex, to_latex_of_two
+from bandana.reporting.sheets import to_markdown
 
 COLUMNS = ("cora", "computers")
 
@@ -88,5 +89,5 @@ def test_an_option_keeps_its_hyphens_and_a_long_name_is_broken() -> None:
 
 
 def test_the_legend_names_what_stands_in_brackets() -> None:
-    assert "Ours, seeds in brackets" in to_markdown(sample_sheet())
-    assert "Ours, sizes in brackets" in to_markdown(sample_sheet(counted="sizes"))
+    assert "Ours, seeds in brackets" in to_markdown(sample_sheet(), [])
+    assert "Ours, sizes in brackets" in to_markdown(sample_sheet(counted="sizes"), [])

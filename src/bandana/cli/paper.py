@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from bandana.cli.options import DataRoot, Device, app
+from bandana.errors import UserError
 
 
 @app.command()
@@ -19,9 +20,14 @@ def reproduce(
     jobs: Annotated[int, typer.Option(min=1, help="Processes at a time; small graphs share a GPU.")] = 1,
     device: Device = "auto",
     data_root: DataRoot = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for tables, figures and the page.")] = Path(
-        "runs/reproduce/page"
-    ),
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            help="Folder for tables, figures and the page: by default runs/reproduce/page, with --quick .../quick.",
+        ),
+    ] = None,
     cache: Annotated[Path, typer.Option(help="Folder that remembers what was computed.")] = Path("runs/reproduce"),
     rows: Annotated[
         list[Path] | None,
@@ -40,12 +46,15 @@ def reproduce(
 
     Example: bandana reproduce mask-ablation --seeds 10 --jobs 2
     """
+    if json and not show_list:
+        raise UserError("--json: is for --list alone. Add --list, or leave --json out: tables are also written as CSV.")
     from bandana.terminal.paper import plan_of, reproduce_and_show, show_list_of
 
+    folder = out or Path("runs/reproduce") / ("quick" if quick else "page")
     wanted = names or (["all"] if show_list else [])
     computes = run and not show_list
     plan = plan_of(
-        *(wanted, seeds, quick, datasets, methods, cache, out, rows or [], retry_failed, device, data_root),
+        *(wanted, seeds, quick, datasets, methods, cache, folder, rows or [], retry_failed, device, data_root),
         run=computes,
     )
     if show_list:

@@ -1,13 +1,18 @@
 """What a table, figure or check of the paper is to us: work to be done, and a way to show what came of it."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 Kind = Literal["table", "figure", "check"]
 State = Literal[
     "same", "undecided", "higher", "lower", "not tested", "no published figure", "not run", "out of memory", "failed"
 ]
+
+ORIGINS = "origins"
+"""Column of numbers that names the configurations of the runs behind a row, with spaces between them."""
+PRODUCTS = "; products of matrices in "
+"""Stands in a protocol before the precision, where that is not full."""
 
 
 class Piece(NamedTuple):
@@ -33,11 +38,15 @@ class Result(NamedTuple):
 
 
 class Score(NamedTuple):
-    """Mean and standard deviation, in the unit of the table; the deviation of a single seed is unknown."""
+    """Mean and standard deviation, in the unit of the table; the deviation of a single seed is unknown.
+
+    A figure that the paper prints has its `last_digit` as a power of ten: -2 for 84.60.
+    """
 
     mean: float
     sd: float | None
     seeds: int
+    last_digit: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +64,7 @@ class Cell:
         origins: Configurations of the runs behind it.
         missing: Why there is no figure of ours, with the command that would make it; empty if there is one.
         printed: Words that the paper has in place of a figure, such as OOM.
+        published_over: What the published deviation runs over; empty where there is nothing to count.
     """
 
     row: str
@@ -67,6 +77,7 @@ class Cell:
     origins: tuple[str, ...] = ()
     missing: str = ""
     printed: str = ""
+    published_over: str = "runs"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +93,7 @@ class Sheet:
         highest_is_best: Whether the largest figure of a column is its best; None marks no best.
         below: A table of the same rows and columns. LaTeX sets its figures below this one's in cells of two lines.
         counted: What the number in brackets beside a figure counts.
+        meanings: What verdicts mean, where that is not what they mean elsewhere.
     """
 
     title: str
@@ -92,6 +104,7 @@ class Sheet:
     highest_is_best: bool | None = True
     below: "Sheet | None" = None
     counted: str = "seeds"
+    meanings: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,14 +3,14 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from decimal import Decimal
 from statistics import fmean, stdev
 from typing import Any, NamedTuple, TypeAlias
 
 from bandana.errors import WANT_OF_MEMORY
-from bandana.paper.artifact import Cell, Piece, Result, Score, Sheet, State
+from bandana.paper.artifact import PRODUCTS, Cell, Piece, Result, Score, Sheet, State
 from bandana.paper.published import Printed, published
-from bandana.reporting.compare import Over, chance_note, judge, out_of_memory
+from bandana.paper.sentences import sentence, without_result
+from bandana.reporting.compare import Over, chance_note, judge, last_digit, out_of_memory
 
 Results: TypeAlias = Sequence[tuple[Piece, Result]]
 Place: TypeAlias = tuple[str, str]
@@ -19,6 +19,9 @@ Published: TypeAlias = Mapping[Place, Printed]
 
 ENDED_FOR_MEMORY = (*WANT_OF_MEMORY, "MemoryError")
 """How torch and Python say that memory did not suffice."""
+
+RUNS_OVER: Mapping[Over | None, str] = {"probes": "probes of one encoder", "seeds": "runs", None: ""}
+"""What the published deviations run over, in words."""
 
 AS_PRINTED = "as printed"
 """Column of ranks that the paper prints."""
@@ -178,29 +181,29 @@ def make_cell(place: Place, members: Results, reading: Reading, printed: Printed
         over = reading.over
         state, note = by_digits(ours, published) if over is None else judge(ours, published, published_over=over)
         if failures:
-            note += f" {len(failures)} of {len(members)} seeds have no result ({failures[0]})."
-    if printed is not None:
-        note = " ".join(filter(None, [note, printed.text and f"The paper prints {printed.text}.", printed.note]))
+            note += f" {without_result(len(failures), len(members), failures[0])}."
+    remarks = [] if printed is None else [printed.text and f"The paper prints {printed.text}.", printed.note]
     return Cell(
         row=place[0],
         column=place[1],
         ours=ours,
         published=published,
         state=state,
-        note=note,
+        note=" ".join(map(sentence, filter(None, [note, *remarks]))),
         protocol=reading.protocol + _precision(members),
         origins=tuple(
             dict.fromkeys(result.origin for _, result in members if result.origin and result.values is not None)
         ),
         missing=missing,
         printed="" if printed is None else printed.text,
+        published_over=RUNS_OVER[reading.over],
     )
 
 
 def _precision(members: Results) -> str:
     """Words for products of matrices that were not computed in full."""
     reduced = sorted(precisions_of(result for _, result in members) - {"float32"})
-    return f"; products of matrices in {' and '.join(reduced)}" if reduced else ""
+    return f"{PRODUCTS}{' and '.join(reduced)}" if reduced else ""
 
 
 def precisions_of(results: Iterable[Result]) -> set[str]:
@@ -227,9 +230,8 @@ def by_digits(ours: Score, published: Score | None) -> tuple[State, str]:
     """The verdict on figures without chance: the same if they agree in every printed digit."""
     if published is None:
         return "no published figure", "The paper has no figure here."
-    last_digit = min(int(Decimal(repr(published.mean)).normalize().as_tuple().exponent), 0)
     difference = ours.mean - published.mean
-    if abs(difference) <= 0.5 * 10.0**last_digit * (1 + 1e-9):
+    if abs(difference) <= 0.5 * 10.0 ** last_digit(published) * (1 + 1e-9):
         return "same", "Agrees in every printed digit; nothing in it is random."
     return "higher" if difference > 0 else "lower", f"Differs by {difference:+,.4g}; nothing in it is random."
 

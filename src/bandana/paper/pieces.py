@@ -1,7 +1,7 @@
 """Work that several tables and figures share: trainings, and counts of shared neighbours as their floor."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from bandana.data.splits import split_edges
 from bandana.evaluation.heuristics import heuristic_floors
 from bandana.evaluation.linear_probe import as_published
 from bandana.experiment import Experiment, Task, run_seed
-from bandana.paper.artifact import Piece, Result, Scope
+from bandana.paper.artifact import Piece, Scope
 from bandana.paper.cookbook import recipe
 from bandana.paper.work import work
 from bandana.registry import get_method
@@ -79,15 +79,6 @@ def method_of(piece: Piece) -> str | None:
     """The method that a piece trains; None if it trains none."""
     name = piece.arguments.get("experiment", piece.arguments).get("method")
     return None if name is None else str(name)
-
-
-def failure_notes(results: Iterable[tuple[Piece, Result]], name: Callable[[Piece], str]) -> list[str]:
-    """Every reason why pieces have no values once, after the names of those pieces."""
-    members: dict[str, dict[str, None]] = {}
-    for piece, result in results:
-        if result.failure:
-            members.setdefault(result.failure, {})[name(piece)] = None
-    return [f"{'; '.join(names)}: {failure}." for failure, names in members.items()]
 
 
 def configuration(piece: Piece) -> str:

@@ -14,11 +14,11 @@ from bandana.paper.cache import MISSING, Cache, Entry, content_of
 from bandana.paper.costs import Costs, calibrate
 from bandana.paper.pieces import config_name, dataset_of, method_of
 from bandana.paper.rows import NO_ROWS, Rows, found_in
+from bandana.paper.sentences import NO_DATA, NOT_YET, TO_RUN
 from bandana.paper.work import perform
 from bandana.reporting.record import environment
 from bandana.workers import carry_out
 
-NOT_YET, NO_DATA = "not run yet", "not run: data set missing"
 KILLED, AS_KILLED = "ended with code -9", "the process was killed, perhaps because the machine had no memory left"
 CONFIGS = "configs"
 """Folder beside the tables for the configurations that their cells link to."""
@@ -95,7 +95,7 @@ def _look_up(plan: Plan, artifact: str, piece: Piece, key: str) -> Item:
         command = f"{command_of(artifact, replace(plan.scope, datasets=(dataset,)))} --data-root FOLDER"
         return Item(piece, key, Result(None, f"{NO_DATA}; with its files: {command}", origin), None)
     command = command_of(artifact, plan.scope)
-    return Item(piece, key, Result(None, f"{NOT_YET}; to run it: {command}", origin), None)
+    return Item(piece, key, Result(None, f"{NOT_YET}{TO_RUN}{command}", origin), None)
 
 
 def command_of(artifact: str, scope: Scope) -> str:

@@ -6,7 +6,8 @@ from typing import NamedTuple
 from bandana.paper.artifact import Artifact
 from bandana.paper.costs import Costs
 from bandana.paper.pieces import dataset_of
-from bandana.paper.reproduce import NO_DATA, Item, is_open
+from bandana.paper.reproduce import Item, is_open
+from bandana.paper.sentences import NO_DATA
 
 
 class Standing(NamedTuple):

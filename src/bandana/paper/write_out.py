@@ -1,5 +1,6 @@
 """Everything that a reproduction leaves behind: Markdown, LaTeX, CSV and SVG for each artifact, and one page of all."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,11 +11,15 @@ from bandana.paper.grid import Results, precisions_of
 from bandana.paper.pieces import config_name, configuration
 from bandana.paper.reproduce import CONFIGS, Item, Plan, Survey, command_of
 from bandana.paper.rows import to_rows
+from bandana.reporting.latex import to_latex
 from bandana.reporting.page import Section, write_page
-from bandana.reporting.sheets import to_csv, to_latex, to_markdown
+from bandana.reporting.sheets import file_names, to_csv, to_markdown
 
 TRAININGS = "trainings.csv"
 """The figures of every training behind the tables; another reproduction takes them with ``--rows``."""
+CONFIG_NAME = re.compile(r"[^/\s]+-[0-9a-f]{8}\.toml")
+"""What `config_name` gives; other files are nobody's but their owner's."""
+LINKED = re.compile(rf"\b{CONFIGS}/({CONFIG_NAME.pattern})")
 NO_SMALL_DATA = "not run: for --quick there is no small data of this kind"
 TITLE = "Masked Graph Autoencoder with Non-discrete Bandwidths, reproduced"
 
@@ -76,6 +81,15 @@ def _write_configurations(out: Path, items: Sequence[Item]) -> None:
             done.setdefault(config_name(item.piece), []).append(item)
     for name, members in done.items():
         write_text(out / CONFIGS / name, _other_precision(members) + configuration(members[0].piece))
+    _remove_unused(out, set(done))
+
+
+def _remove_unused(out: Path, used: set[str]) -> None:
+    """Remove configurations of earlier pages that neither this one nor any CSV file in its folder leads to."""
+    named = {name for file in out.glob("*.csv") for name in LINKED.findall(file.read_text("utf-8", "replace"))}
+    for path in (out / CONFIGS).glob("*.toml"):
+        if CONFIG_NAME.fullmatch(path.name) and path.name not in used | named:
+            path.unlink()
 
 
 def _other_precision(items: Sequence[Item]) -> str:
@@ -86,12 +100,13 @@ def _other_precision(items: Sequence[Item]) -> str:
 
 
 def _write_exhibits(out: Path, artifact: Artifact, exhibits: Sequence[Exhibit]) -> None:
-    page = [f"# {artifact.title}", *(to_markdown(exhibit) for exhibit in exhibits)]
-    write_text(out / f"{artifact.name}.md", "\n\n".join(page))
+    page = [f"# {artifact.title}"]
     for number, exhibit in enumerate(exhibits, start=1):
-        stem = out / f"{artifact.name}-{number}"
-        write_text(stem.with_suffix(".csv"), to_csv(exhibit))
+        files = file_names(artifact.name, number, exhibit)
+        page.append(to_markdown(exhibit, files))
+        write_text(out / files[0], to_csv(exhibit))
         if isinstance(exhibit, Sheet):
-            write_text(stem.with_suffix(".tex"), to_latex(exhibit))
+            write_text(out / files[1], to_latex(exhibit))
         elif isinstance(exhibit, Picture):
-            write_text(stem.with_suffix(".svg"), exhibit.svg)
+            write_text(out / files[1], exhibit.svg)
+    write_text(out / f"{artifact.name}.md", "\n\n".join(page))

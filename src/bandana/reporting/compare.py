@@ -22,6 +22,8 @@ APART = 1.5
 Over = Literal["probes", "seeds"]
 Values = Mapping[str, Mapping[str, float]]
 """Figures by row and column, such as method and data set."""
+_ROUNDING = 1e-9
+"""Differences up to here are of sums in floating point."""
 
 
 class Comparison(NamedTuple):
@@ -47,8 +49,8 @@ class Comparison(NamedTuple):
         return "higher" if self.difference > 0 else "lower"
 
     def __str__(self) -> str:
-        side = "above" if self.difference > 0 else "below"
-        where = f"{abs(self.difference):.4g} {side} the published mean" if self.difference else "on the published mean"
+        side, apart = "above" if self.difference > 0 else "below", abs(self.difference)
+        where = f"{apart:.4g} {side} the published mean" if apart > _ROUNDING else "on the published mean"
         return f"{self.question} Ours lies {where}; up to {self.reach:.3g} is chance (95 %, p = {self.p:.2g})."
 
 
@@ -100,14 +102,21 @@ def compare_means(ours: Score, published: Score, *, published_over: Over) -> Com
 
 
 def rounding_variance(printed: Score) -> float:
-    """By how much a figure may have changed when it was rounded to the digits that are printed.
+    """By how much a figure may have changed when it was rounded to the digits that are printed."""
+    return 10.0 ** (2 * last_digit(printed)) / 12
 
-    The last of them is that of the mean or of its deviation, whichever is finer. A zero at the end of both is not seen,
-    which makes a verdict more careful.
+
+def last_digit(printed: Score) -> int:
+    """The last digit that is printed, as a power of ten.
+
+    Where a figure does not say, it is that of the mean or of its deviation, whichever is finer. A zero at the end of
+    both is not seen then, which makes a verdict more careful.
     """
+    if printed.last_digit is not None:
+        return printed.last_digit
     figures = [printed.mean] if printed.sd is None else [printed.mean, printed.sd]
     exponents = [int(Decimal(repr(figure)).normalize().as_tuple().exponent) for figure in figures]
-    return 10.0 ** (2 * min([0, *exponents])) / 12
+    return min([0, *exponents])
 
 
 def chance_note(cells: Iterable[Cell], *, published_over: Over) -> str:
@@ -144,7 +153,7 @@ def average_ranks(sheets: Sequence[Sheet], title: str = "Average rank") -> Sheet
 
     A row without a figure in a column is left out there, and those below it move up; a row of which the paper has no
     figure at all, such as a floor, is not ranked. The first column ranks by whatever each side has; the second by the
-    cells that both have, so that its two ranks can be compared. ``seeds`` is the number of cells behind a rank.
+    cells that both have, so that its two ranks can be compared. What is counted is the cells behind a rank.
     """
     ours, theirs = _values(sheets, "ours"), _values(sheets, "published")
     if theirs:
@@ -167,6 +176,7 @@ def average_ranks(sheets: Sequence[Sheet], title: str = "Average rank") -> Sheet
         cells=tuple(cells),
         notes=("1 is best; equal figures share the mean of their places. Ranks are set side by side, not tested.",),
         highest_is_best=False,
+        counted="cells",
     )
 
 

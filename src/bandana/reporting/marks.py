@@ -40,6 +40,8 @@ OPEN = Mark("open", "?", "plain", "the numbers cannot tell")
 CELL_MARKS = (SAME, UNDECIDED, HIGHER, LOWER, NOT_TESTED, UNPUBLISHED, NOT_RUN, OUT_OF_MEMORY, FAILED)
 """In the order of legends and filters."""
 _OF_STATE = {mark.word: mark for mark in CELL_MARKS}
+_MOST_DECIMALS = 4
+"""Figures with more are written with a power of ten."""
 
 
 def mark_of(cell: Cell, highest_is_best: bool | None) -> Mark:
@@ -57,12 +59,15 @@ def mark_of_claim(claim: Claim) -> Mark:
 def number_texts(sheet: Sheet) -> Callable[[Cell, Score], tuple[str, str]]:
     """A function from a score in a cell to the texts of its mean and its deviation, which is empty if unknown.
 
-    Counts have no decimals: they fill a whole column, or a whole row of a table of settings, where none is best. Other
-    figures have two, or four digits where they are below one.
+    What the paper prints keeps its digits. Of ours, counts have no decimals: they fill a whole column, or a whole row
+    of a table of settings, where none is best. Other figures have two, or four digits where they are below one.
     """
     rows, columns = _all_whole(sheet, "row"), _all_whole(sheet, "column")
 
     def texts(cell: Cell, score: Score) -> tuple[str, str]:
+        printed = printed_decimals(score)
+        if printed is not None and printed <= _MOST_DECIMALS:
+            return f"{score.mean:,.{printed}f}", "" if score.sd is None else f"{score.sd:,.{printed}f}"
         if columns[cell.column] or (rows[cell.row] and sheet.highest_is_best is None):
             return f"{score.mean:,.0f}", "" if score.sd is None else f"{score.sd:,.0f}"
         if score.sd is None:
@@ -71,6 +76,11 @@ def number_texts(sheet: Sheet) -> Callable[[Cell, Score], tuple[str, str]]:
         return f"{score.mean:,.{decimals}f}", f"{score.sd:,.{decimals}f}"
 
     return texts
+
+
+def printed_decimals(score: Score) -> int | None:
+    """How many decimals the paper prints of a figure; None if it is not the paper's."""
+    return None if score.last_digit is None else max(-score.last_digit, 0)
 
 
 def published_text(cell: Cell, texts: Callable[[Cell, Score], tuple[str, str]]) -> str:

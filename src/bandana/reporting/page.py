@@ -7,7 +7,9 @@ cannot reach the page.
 
 import base64
 import hashlib
+import math
 import os
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +23,8 @@ from markupsafe import Markup
 
 from bandana import __version__
 from bandana.files import write_text
-from bandana.paper.artifact import Cell, Claim, Exhibit, Kind, Picture, Score, Sheet
+from bandana.paper.artifact import ORIGINS, Cell, Claim, Exhibit, Kind, Picture, Score, Sheet
+from bandana.reporting.legends import meanings
 from bandana.reporting.marks import (
     CELL_MARKS,
     FAILS,
@@ -35,10 +38,12 @@ from bandana.reporting.marks import (
     published_text,
     shows_seeds,
 )
-from bandana.reporting.sheets import difference
+from bandana.reporting.sheets import difference, file_names
 
 PAGE = "index.html"
 _ALL_MARKS = (*CELL_MARKS, HOLDS, FAILS, OPEN)
+_ROWS = 200
+"""Numbers of a figure that are on the page; its CSV file has all."""
 _KINDS: dict[Kind, str] = {"table": "Tables", "figure": "Figures", "check": "Theory"}
 
 
@@ -61,6 +66,13 @@ class Section:
     command: str
 
 
+class Link(NamedTuple):
+    """A text, and the address that it leads to; none if there is nothing to lead to."""
+
+    text: str
+    address: str
+
+
 class CellView(NamedTuple):
     """A cell as the template writes it. The details, by their number, are read by the page's script."""
 
@@ -72,6 +84,7 @@ class CellView(NamedTuple):
     mark: Mark
     details: int
     summary: str
+    links: list[Link]
 
 
 def write_page(folder: Path, title: str, sections: Sequence[Section], facts: Mapping[str, str]) -> Path:
@@ -92,6 +105,13 @@ def write_page(folder: Path, title: str, sections: Sequence[Section], facts: Map
     path = folder / PAGE
     write_text(path, page(folder, title, sections, facts))
     return path
+
+
+def artifacts_on(folder: Path) -> list[str]:
+    """The names of the artifacts on the page that is in a folder; none where there is no page."""
+    path = folder / PAGE
+    text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+    return re.findall(r'<section class="artifact" id="([^"]*)"', text)
 
 
 def page(folder: Path, title: str, sections: Sequence[Section], facts: Mapping[str, str]) -> str:
@@ -119,7 +139,13 @@ def page(folder: Path, title: str, sections: Sequence[Section], facts: Mapping[s
 
 
 def _section(section: Section, folder: Path, details: list[dict[str, Any]]) -> dict[str, Any]:
-    exhibits = [_exhibit(exhibit, folder, details) for exhibit in section.exhibits]
+    exhibits = [
+        {
+            **_exhibit(exhibit, folder, details),
+            "files": [_link(name, folder) for name in file_names(section.name, number, exhibit)],
+        }
+        for number, exhibit in enumerate(section.exhibits, start=1)
+    ]
     return {
         "name": section.name,
         "title": section.title,
@@ -150,10 +176,16 @@ def _marks(exhibit: Exhibit) -> Iterator[Mark]:
 
 def _exhibit(exhibit: Exhibit, folder: Path, details: list[dict[str, Any]]) -> dict[str, Any]:
     if isinstance(exhibit, Sheet):
-        return {"kind": "sheet", "it": exhibit, "rows": _rows(exhibit, folder, details)}
+        legend = [f"{mark.sign} {meaning}" for mark, meaning in meanings(exhibit) if mark.word in exhibit.meanings]
+        return {"kind": "sheet", "it": exhibit, "rows": _rows(exhibit, folder, details), "legend": legend}
     if isinstance(exhibit, Picture):
         image = base64.b64encode(exhibit.svg.encode("utf-8")).decode("ascii")
-        return {"kind": "picture", "it": exhibit, "image": f"data:image/svg+xml;base64,{image}"}
+        numbers = [
+            [_number(column, value, folder) for column, value in zip(exhibit.columns, row, strict=True)]
+            for row in exhibit.rows[:_ROWS]
+        ]
+        image = f"data:image/svg+xml;base64,{image}"
+        return {"kind": "picture", "it": exhibit, "image": image, "numbers": numbers}
     measured = [(name, f"{value:.6g}") for name, value in exhibit.measured.items()]
     return {"kind": "claim", "it": exhibit, "mark": mark_of_claim(exhibit), "measured": measured}
 
@@ -177,6 +209,7 @@ def _rows(sheet: Sheet, folder: Path, details: list[dict[str, Any]]) -> list[tup
             mark=mark,
             details=len(details) - 1,
             summary=f"{cell.row}, {cell.column}: {mark.word}. {cell.note}".strip(),
+            links=[link for origin in cell.origins if (link := _link(origin, folder)).address],
         )
 
     return [(row, [view(cells.get((row, column))) for column in sheet.columns]) for row in sheet.rows]
@@ -189,11 +222,12 @@ def _details(cell: Cell, sheet: Sheet, mark: Mark, folder: Path) -> dict[str, An
         if score is None:
             return "none"
         figure = " ± ".join(filter(None, texts(cell, score)))
-        return f"{figure} ({score.seeds} {of}{'s' if score.seeds != 1 else ''})" if counted else figure
+        number = f"{score.seeds} {of if score.seeds != 1 else of.removesuffix('s')}"
+        return f"{figure} ({number})" if counted and of else figure
 
     facts = {
-        "Ours": words(cell.ours, sheet.counted.removesuffix("s")),
-        "Published": cell.printed or words(cell.published, "run"),
+        "Ours": words(cell.ours, sheet.counted),
+        "Published": cell.printed or words(cell.published, cell.published_over),
         "Difference": "" if apart is None else f"{apart:+.4g}".replace("-", "−"),
         "Protocol": cell.protocol,
     }
@@ -208,12 +242,21 @@ def _details(cell: Cell, sheet: Sheet, mark: Mark, folder: Path) -> dict[str, An
     }
 
 
-def _link(origin: str, folder: Path) -> list[str]:
-    """The name of a run's file, and its address seen from the page; no address if the file is not there."""
+def _number(column: str, value: Any, folder: Path) -> list[Link]:
+    """A number of a figure as text, or as links where it names configurations."""
+    if column == ORIGINS:
+        return [_link(origin, folder) for origin in str(value).split()]
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return [Link("–", "")]
+    return [Link(f"{value:.5g}" if isinstance(value, float) else str(value), "")]
+
+
+def _link(origin: str, folder: Path) -> Link:
+    """The name of a file, and its address seen from the page; no address if the file is not there."""
     path = folder / origin
     if not path.is_file():
-        return [origin, ""]
-    return [path.name, quote(Path(os.path.relpath(path, folder)).as_posix())]
+        return Link(origin, "")
+    return Link(path.name, quote(Path(os.path.relpath(path, folder)).as_posix()))
 
 
 def _part(name: str) -> str:

@@ -22,6 +22,7 @@ from bandana.paper.rows import read_rows
 from bandana.paper.standing import standing_of
 from bandana.paper.write_out import write_out
 from bandana.registry import get_method
+from bandana.reporting.page import artifacts_on
 from bandana.reporting.record import environment
 from bandana.terminal.screen import console, status
 
@@ -117,11 +118,27 @@ def reproduce_and_show(plan: Plan, jobs: int, device: str, budget: float, run: b
         costs = costs_of(items, plan.cache.device)
         _work(plan, open_pieces(items, retry_failed=plan.retry_failed), costs, jobs, device, budget)
     items = survey(plan)
+    before = artifacts_on(plan.out)
     page = write_out(plan, items, _facts(plan))
+    _tell_left_out(plan, before)
     states = Counter(_word(item.result.failure) for members in items.values() for item in members)
     counts = ", ".join(f"{count} {word}" for word, count in states.items())
     console.print(f"Pieces of work: {counts or 'none is needed'}.")
     console.print(f"Tables, figures and their numbers: [bold]{plan.out}[/bold]\nTo browse them: [bold]{page}[/bold]")
+
+
+def _tell_left_out(plan: Plan, before: Sequence[str]) -> None:
+    """Say what was on the page that this one has taken the place of, and is no longer."""
+    now = {artifact.name for artifact in plan.artifacts}
+    if left := [name for name in before if name not in now]:
+        status.print(
+            f"--out {plan.out}: the page there now holds only what was named. Gone from it, while their own files are "
+            f"still beside it: {', '.join(left)}. Name them too (with --no-run), or give each page its own folder.",
+            style="yellow",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
 
 
 def _prove_writable(option: str, folder: Path) -> None:
@@ -184,7 +201,8 @@ def _type_of(device: str, *, run: bool) -> str:
 
 
 def _facts(plan: Plan) -> dict[str, str]:
-    scope = "coarse: small data, few epochs, one seed" if plan.scope.quick else f"{plan.scope.seeds} seeds per cell"
+    asked = f"up to {plan.scope.seeds} seeds per cell; every cell says how many it has"
+    scope = "coarse: small data, few epochs, one seed" if plan.scope.quick else asked
     machine = {"machine": "the one that wrote this page; rows came from elsewhere"} if plan.rows.files else {}
     return {**environment(), **machine, "device": plan.cache.device, "scope": scope}
 

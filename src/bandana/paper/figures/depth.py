@@ -11,12 +11,14 @@ from typing import Any
 from bandana.paper.artifact import Artifact, Picture, Piece, Scope, Score
 from bandana.paper.figures.series import (
     NAMES,
+    POINT,
     TITLES,
     Results,
     caveats,
     dataset_of,
     in_order,
     line,
+    points,
     scores,
     seeds_set_aside,
     too_few,
@@ -38,7 +40,7 @@ METHODS: Mapping[str, str] = {
     "untrained_encoder": "model.num_layers",
 }
 """Who is drawn, and the option that sets the depth."""
-COLUMNS = ("dataset", "method", "layers", "micro_f1", "sd", "seeds")
+COLUMNS = ("dataset", "method", "layers", *POINT)
 
 
 def pieces(scope: Scope, changes: Mapping[str, Any] | None = None) -> list[Piece]:
@@ -72,12 +74,12 @@ def show(results: Results, name: str = "depth", reading: str = "all layers side 
         title=title,
         svg=draw(name, title, shape, (3.4 if columns > 1 else 4.6, 2.7), paint),
         columns=COLUMNS,
-        rows=tuple((*key, *score) for key, score in found.items()),
+        rows=points(results, dataset_of, _method, _depth),
         notes=(
             _claim,
             *_readings(found, datasets, methods, depths),
             *seeds_set_aside(results, dataset_of, _method, _depth),
-            *caveats(results),
+            *caveats(results, dataset_of, _method, _depth),
         ),
     )
     return [picture]

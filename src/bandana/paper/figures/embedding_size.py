@@ -11,11 +11,13 @@ import numpy as np
 
 from bandana.paper.artifact import Artifact, Picture, Piece, Scope, Score
 from bandana.paper.figures.series import (
+    POINT,
     TITLES,
     Results,
     caveats,
     dataset_of,
     in_order,
+    points,
     scores,
     seeds_set_aside,
     spoken,
@@ -30,7 +32,7 @@ ENCODER_WIDTHS, QUICK_ENCODER_WIDTHS = (32, 64, 128, 256, 512), (32, 128)
 DECODER_WIDTHS, QUICK_DECODER_WIDTHS = (32, 64, 128, 256), (32, 128)
 PUBLISHED_BEST = {"pubmed": (64, 32)}
 """Encoder and decoder width that the paper calls best."""
-COLUMNS = ("dataset", "encoder_width", "decoder_width", "micro_f1", "sd", "seeds")
+COLUMNS = ("dataset", "encoder_width", "decoder_width", *POINT)
 
 
 def pieces(scope: Scope) -> list[Piece]:
@@ -64,13 +66,13 @@ def show(results: Results) -> list[Picture]:
         title=title,
         svg=draw("embedding-size", title, (1, len(datasets)), (3.5, 2.9), paint),
         columns=COLUMNS,
-        rows=tuple((*key, *score) for key, score in found.items()),
+        rows=points(results, dataset_of, _encoder, _decoder),
         notes=(
             "The paper: wide is not always better, not even on a large graph (PubMed is best with 64 and 32), while "
             "CiteSeer likes wide layers.",
             *_readings(found, datasets, encoders, decoders),
             *seeds_set_aside(results, dataset_of, _encoder, _decoder),
-            *caveats(results),
+            *caveats(results, dataset_of, _encoder, _decoder),
         ),
     )
     return [picture]

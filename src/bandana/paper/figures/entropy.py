@@ -26,9 +26,9 @@ from bandana.experiment import Experiment
 from bandana.graph import Features, Graph
 from bandana.method import Clock, GraphSpec
 from bandana.methods.maskgae_edge import MaskGAEEdge, MaskGAEEdgeConfig
-from bandana.paper.artifact import Artifact, Picture, Piece, Result, Scope
+from bandana.paper.artifact import ORIGINS, Artifact, Picture, Piece, Result, Scope
 from bandana.paper.cookbook import recipe
-from bandana.paper.pieces import failure_notes
+from bandana.paper.sentences import failure_notes
 from bandana.paper.work import work
 from bandana.parts.attention import GATConfig, GATEncoder, GATLayer
 from bandana.parts.masks import draw_mask
@@ -36,7 +36,8 @@ from bandana.reporting.drawing import COLOURS, INK, blank, draw
 from bandana.training.trainer import pretrain
 
 WEIGHTS = {"gcn": "GCN, MaskGAE", "gat": "GAT, MaskGAE", "bandana": "bandwidths, Bandana"}
-COLUMNS = ("weights", "node", "entropy", "entropy_of_shares", "entropy_of_equal_shares")
+MEASURES = ("entropy", "entropy_of_shares", "entropy_of_equal_shares")
+COLUMNS = ("weights", "node", *MEASURES, ORIGINS)
 HEADS = 4
 SHOWN = 0.99
 """Share of the nodes that the histograms show: a few hubs would stretch the axis for all others."""
@@ -151,6 +152,7 @@ def show(results: Sequence[tuple[Piece, Result]]) -> list[Picture]:
     """Histograms as the paper takes entropies, and of shares below them."""
     title = "Entropy of edge weights in ego-graphs"
     found = {piece.arguments["weights"]: result.values for piece, result in results}
+    origins = {piece.arguments["weights"]: result.origin for piece, result in results}
     readings = {"entropy": "as the paper writes it", "entropy_of_shares": "of shares that sum to one"}
     ends = {
         reading: max((float(np.quantile(values[reading], SHOWN)) for values in found.values() if values), default=1.0)
@@ -173,9 +175,9 @@ def show(results: Sequence[tuple[Piece, Result]]) -> list[Picture]:
         svg=draw("entropy", title, (2, 3), (3.3, 2.3), paint),
         columns=COLUMNS,
         rows=tuple(
-            (kind, *row)
+            (kind, *row, origins[kind])
             for kind, values in kinds.items()
-            for row in zip(*(values[name] for name in COLUMNS[1:]), strict=True)
+            for row in zip(*(values[name] for name in ("node", *MEASURES)), strict=True)
         ),
         notes=(
             "The paper: entropies are high for GCN and attention under MaskGAE and lowest for Bandana, whose "
@@ -205,7 +207,7 @@ def _histogram(axes: Any, values: Sequence[float], largest: float) -> None:
 
 
 def _medians(values: Mapping[str, Sequence[float]]) -> str:
-    plain, of_shares, equal = (median(values[name]) for name in COLUMNS[2:])
+    plain, of_shares, equal = (median(values[name]) for name in MEASURES)
     return f"{plain:.3f} as the paper writes it; {of_shares:.3f} as shares, of {equal:.3f} if all shares were equal"
 
 
@@ -213,8 +215,8 @@ def _verdict(kinds: Mapping[str, Mapping[str, Sequence[float]]]) -> list[str]:
     """Whether Bandana's median is the lowest, in both readings."""
     if set(kinds) != set(WEIGHTS):
         return []
-    lowest = {name: min(kinds, key=lambda kind: median(kinds[kind][name])) for name in COLUMNS[2:4]}
-    plain, of_shares = (WEIGHTS[lowest[name]] for name in COLUMNS[2:4])
+    lowest = {name: min(kinds, key=lambda kind: median(kinds[kind][name])) for name in MEASURES[:2]}
+    plain, of_shares = (WEIGHTS[lowest[name]] for name in MEASURES[:2])
     return [f"The lowest median belongs to {plain} as the paper writes it, and to {of_shares} as shares."]
 
 

@@ -21,9 +21,10 @@ from bandana.evaluation.geometry import nearest
 from bandana.experiment import Experiment, build, embed
 from bandana.graph import Graph
 from bandana.method import Clock, GraphSpec
-from bandana.paper.artifact import Artifact, Picture, Piece, Result, Scope
+from bandana.paper.artifact import ORIGINS, Artifact, Picture, Piece, Result, Scope
 from bandana.paper.cookbook import recipe
-from bandana.paper.pieces import failure_notes, seeds_of
+from bandana.paper.pieces import seeds_of
+from bandana.paper.sentences import failure_notes
 from bandana.paper.work import work
 from bandana.parts.masks import MaskConfig, draw_mask
 from bandana.reporting.drawing import (
@@ -51,7 +52,7 @@ GROUPS: Mapping[str, tuple[int, ...]] = {
 HUBS = (0, 33)
 DRAWS = 200
 PERPLEXITY = 8
-COLUMNS = ("mask", "seed", *(f"mates: {name}" for name in GROUPS), "nodes_cut_off")
+COLUMNS = ("mask", "seed", *(f"mates: {name}" for name in GROUPS), "nodes_cut_off", ORIGINS)
 
 
 @work("karate-masking")
@@ -120,8 +121,8 @@ def _mask(piece: Piece) -> str:
 def show(results: Sequence[tuple[Piece, Result]]) -> list[Picture]:
     """The club with its groups; below the masks of the first seed, what becomes similar, and maps."""
     title = "Karate Club under three maskings"
-    values = {(_mask(piece), piece.arguments["seed"]): result.values for piece, result in results}
-    done = {key: found for key, found in values.items() if found}
+    known = {(_mask(piece), piece.arguments["seed"]): result for piece, result in results}
+    done = {key: result.values for key, result in known.items() if result.values}
 
     def paint(panels: Any) -> None:
         for axes in panels.flat:
@@ -146,7 +147,9 @@ def show(results: Sequence[tuple[Piece, Result]]) -> list[Picture]:
         title=title,
         svg=draw("karate", title, (3, 4), (2.9, 2.4), paint),
         columns=COLUMNS,
-        rows=tuple((*key, *found["mates"].values(), found["cut_off"]) for key, found in done.items()),
+        rows=tuple(
+            (*key, *found["mates"].values(), found["cut_off"], known[key].origin) for key, found in done.items()
+        ),
         notes=(
             "The paper: discrete masks cut nodes off and tear 16 and 18 out of their groups, uniform masks mend that "
             "but lose node 2 from those between the communities, bandwidths keep all three groups.",

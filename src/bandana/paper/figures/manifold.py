@@ -23,10 +23,11 @@ from bandana.evaluation.geometry import nearest, preservation
 from bandana.evaluation.samples import sample
 from bandana.experiment import Experiment, embed, run_seed
 from bandana.graph import Graph, dense, identity_features
-from bandana.paper.artifact import Artifact, Picture, Piece, Result, Scope
+from bandana.paper.artifact import ORIGINS, Artifact, Picture, Piece, Result, Scope
 from bandana.paper.cookbook import recipe
 from bandana.paper.figures.series import NAMES
-from bandana.paper.pieces import chosen, failure_notes, seeds_of
+from bandana.paper.pieces import chosen, seeds_of
+from bandana.paper.sentences import failure_notes
 from bandana.paper.work import work
 from bandana.reporting.drawing import CLASSES, bare, blank, draw, lying, plot_nodes
 
@@ -38,7 +39,7 @@ SOURCES = 200
 SEEN_FROM = {"swiss_roll": (0, 2), "two_moon": (0, 1)}
 """The two coordinates in which the shape shows."""
 MEASURES = ("neighbours_kept", "distance_correlation", "same_label")
-COLUMNS = ("dataset", "method", "seed", *MEASURES)
+COLUMNS = ("dataset", "method", "seed", *MEASURES, ORIGINS)
 FEW = 500
 """Points that can be drawn larger."""
 
@@ -117,6 +118,7 @@ def pieces(scope: Scope) -> list[Piece]:
 def show(results: Sequence[tuple[Piece, Result]]) -> list[Picture]:
     """The true shapes, and the maps of the first seed."""
     title = "Manifold learning on Swiss Roll and Two-moon"
+    origins = {_key(piece): result.origin for piece, result in results}
     values = {_key(piece): result.values for piece, result in results if result.values}
     datasets = [name for name in DATASETS if any(key[0] == name for key in values)] or list(DATASETS)
 
@@ -132,7 +134,7 @@ def show(results: Sequence[tuple[Piece, Result]]) -> list[Picture]:
         title=title,
         svg=draw("manifold", title, (len(datasets), 1 + len(METHODS)), (2.7, 2.6), paint),
         columns=COLUMNS,
-        rows=tuple((*key, *(found[name] for name in MEASURES)) for key, found in values.items()),
+        rows=tuple((*key, *(found[name] for name in MEASURES), origins[key]) for key, found in values.items()),
         notes=(
             "The paper: Bandana unrolls the roll into a compact surface and learns both crescents, MaskGAE's vectors "
             "scatter. Maps by t-SNE; the measures below are taken of the embeddings themselves.",

@@ -18,7 +18,8 @@ from torch import Tensor
 from bandana.data.datasets import load
 from bandana.graph import Graph
 from bandana.method import Clock
-from bandana.paper.artifact import Artifact, Picture, Piece, Result, Scope
+from bandana.paper.artifact import ORIGINS, Artifact, Picture, Piece, Result, Scope
+from bandana.paper.sentences import failure_notes
 from bandana.paper.work import work
 from bandana.parts.edge_masks import hide_links_by_count
 from bandana.parts.masks import MaskConfig, draw_mask, mean_bandwidth
@@ -28,7 +29,9 @@ DRAWS = 50
 NARROW = 0.01
 """A bandwidth below this in both directions is as good as no edge to a sceptic."""
 DRAWN_AT_MOST = 100
-COLUMNS = ("component_nodes", "sender", "receiver", "kept_by_discrete", "bandwidth")
+COLUMNS = ("component_nodes", "sender", "receiver", "kept_by_discrete", "bandwidth", ORIGINS)
+TITLES = {"cora": "Cora", "karate": "the Karate Club"}
+PLACES = ("largest component", "second largest component")
 
 
 def component(graph: Graph, place: int) -> Graph:
@@ -96,8 +99,10 @@ def pieces(scope: Scope) -> list[Piece]:
 
 def show(results: Sequence[tuple[Piece, Result]]) -> list[Picture]:
     """The component whole, with links hidden, and with bandwidths."""
-    title = "A connected component under discrete and bandwidth masks"
-    drawn = next((result.values for _, result in results if result.values and "edges" in result.values), None)
+    (dataset,) = {piece.arguments["dataset"] for piece, _ in results}
+    title = f"A connected component of {TITLES[dataset]} under discrete and bandwidth masks"
+    small = (result for _, result in results if result.values and "edges" in result.values)
+    drawn, _, origin, _ = next(small, Result(None))
 
     def paint(panels: Any) -> None:
         if drawn is None:
@@ -122,12 +127,12 @@ def show(results: Sequence[tuple[Piece, Result]]) -> list[Picture]:
         title=title,
         svg=draw("masking", title, (1, 3), (3.6, 2.8), paint),
         columns=COLUMNS,
-        rows=tuple((drawn["nodes"] if drawn else 0, *row) for row in rows),
+        rows=tuple((drawn["nodes"] if drawn else 0, *row, origin) for row in rows),
         notes=(
             "The paper: a discrete mask breaks the component apart, bandwidths leave it whole. Each half of a line is "
             "the message into the node it touches, as wide and dark as its bandwidth.",
             *(_reading(result.values) for _, result in results if result.values),
-            *(f"Not shown: {result.failure or 'not run'}." for _, result in results if not result.values),
+            *failure_notes(results, lambda piece: PLACES[piece.arguments["place"]]),
         ),
     )
     return [picture]
@@ -151,7 +156,7 @@ def _matrix(edges: Tensor, num_nodes: int) -> Any:
 ARTIFACT = Artifact(
     name="masking",
     kind="figure",
-    title="A connected component of Cora before and after discrete and bandwidth masking",
+    title="A connected component before and after discrete and bandwidth masking",
     pieces=pieces,
     show=show,
 )

@@ -3,12 +3,15 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from bandana.paper.artifact import Piece, Result, Scope, Score
+from bandana.paper.artifact import ORIGINS, Piece, Result, Scope, Score
 from bandana.paper.cookbook import recipe
 from bandana.paper.grid import score_of
 from bandana.paper.pieces import COARSE, SMALL, seeds_of, training
+from bandana.paper.sentences import failure_notes
 from bandana.reporting.drawing import Line
 
+POINT = ("micro_f1", "sd", "seeds", ORIGINS)
+"""Columns of a point's numbers, after those of its settings."""
 NAMES: Mapping[str, str] = {
     "bandana": "Bandana",
     "maskgae_edge": "MaskGAE-edge",
@@ -50,6 +53,16 @@ def scores(results: Results, *settings: Setting) -> dict[tuple[Any, ...], Score]
     return {key: score for key, figures in means.items() if (score := score_of(figures))}
 
 
+def points(results: Results, *settings: Setting) -> tuple[tuple[Any, ...], ...]:
+    """A row for each of the `scores`: the settings, then the columns of `POINT`."""
+    origins: dict[tuple[Any, ...], dict[str, None]] = {}
+    for piece, result in results:
+        if result.values is not None and result.origin:
+            origins.setdefault(_point(piece, settings), {})[result.origin] = None
+    found = scores(results, *settings)
+    return tuple((*key, one.mean, one.sd, one.seeds, " ".join(origins.get(key, ()))) for key, one in found.items())
+
+
 def seeds_set_aside(results: Results, *settings: Setting) -> list[str]:
     """A sentence for each data set of which `scores` leaves seeds out."""
     found = _by_seed(results, settings)
@@ -65,9 +78,14 @@ def _by_seed(results: Results, settings: Sequence[Setting]) -> dict[tuple[Any, .
     found: dict[tuple[Any, ...], dict[int, float]] = {}
     for piece, result in results:
         if result.values is not None:
-            key = tuple(setting(piece.arguments["experiment"]) for setting in settings)
-            found.setdefault(key, {})[piece.arguments["seed"]] = 100 * result.values["metrics"]["micro_f1"]
+            own = found.setdefault(_point(piece, settings), {})
+            own[piece.arguments["seed"]] = 100 * result.values["metrics"]["micro_f1"]
     return found
+
+
+def _point(piece: Piece, settings: Sequence[Setting]) -> tuple[Any, ...]:
+    """What a training is a seed of."""
+    return tuple(setting(piece.arguments["experiment"]) for setting in settings)
 
 
 def _shared(found: Mapping[tuple[Any, ...], Mapping[int, float]]) -> dict[str, list[int]]:
@@ -94,12 +112,15 @@ def in_order(results: Results, setting: Setting) -> list[Any]:
     return list(dict.fromkeys(setting(piece.arguments["experiment"]) for piece, _ in results))
 
 
-def caveats(results: Results) -> tuple[str, ...]:
-    """Where the data are not the paper's, and what has not come out, once for each data set and reason."""
-    tables = [(piece.arguments["experiment"]["dataset"], result) for piece, result in results]
-    said = {f"{TITLES[name]}: {result.failure or 'not run'}." for name, result in tables if result.values is None}
+def caveats(results: Results, *settings: Setting) -> tuple[str, ...]:
+    """Where the data are not the paper's, and how many seeds of how many points have not come out, for each reason."""
+
+    def name(piece: Piece) -> str:
+        return TITLES[dataset_of(piece.arguments["experiment"])]
+
     coarse = "A coarse version on a small data set with few epochs: it shows the form, not the paper's figure."
-    return ((coarse,) if any(name == SMALL for name, _ in tables) else ()) + tuple(sorted(said))
+    small = any(name(piece) == TITLES[SMALL] for piece, _ in results)
+    return (*([coarse] if small else []), *failure_notes(results, name, lambda piece: _point(piece, settings)))
 
 
 def too_few(found: int | str, wanted: int, points: str) -> str:

@@ -7,19 +7,28 @@ of the table under ``source``.
 """
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
 from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
 from bandana.errors import UserError, did_you_mean
 from bandana.paper.artifact import Score
+from bandana.paper.sentences import sentence
 
 LARGE_TABLES = "tables.csv"
 METRICS = ("micro_f1", "macro_f1", "auc", "ap")
 """What the two large tables print; each can be asked for like a table of its own."""
 RUNS = 10
 """Behind every figure, by section 5.1; the caption of a table may say otherwise."""
+REMARKS = {
+    "OOM": "That means out of memory, on a card of 24 GB.",
+    "quoted": "The published figure is quoted from the method's own paper.",
+    "implemented by the Bandana authors": "The published figure is of an implementation by the Bandana authors.",
+    "fine-tuned": "The published figure is of a decoder that was fine-tuned.",
+}
+"""What the short notes of the files mean, for a reader."""
 
 
 class Figure(NamedTuple):
@@ -44,7 +53,7 @@ class Printed(NamedTuple):
         unit: Such as "%", "s" or "count".
         source: The paper's number and label of the table.
         text: Words printed in place of a figure.
-        note: Ours: what a reader should know about the cell.
+        note: Ours: what a reader should know about the cell, in sentences.
     """
 
     score: Score | None
@@ -96,18 +105,25 @@ def table_names() -> tuple[str, ...]:
 @cache
 def _tables() -> dict[str, dict[tuple[str, str], Printed]]:
     tables: dict[str, dict[tuple[str, str], Printed]] = {metric: {} for metric in METRICS}
-    for (method, dataset, metric), figure in published_figures().items():
-        score = None if figure.mean is None else Score(figure.mean, figure.sd, RUNS)
-        text, note = (figure.note, "") if score is None else ("", figure.note)
-        tables[metric][method, dataset] = Printed(score, "%", figure.source, text, note)
+    for row in _rows(LARGE_TABLES):
+        like_others = {**row, "unit": "%", "runs": str(RUNS), "text": "" if row["mean"] else row["note"]}
+        tables[row["metric"]][row["method"], row["dataset"]] = _cell(like_others)
     for file in sorted(files(__package__).iterdir(), key=lambda entry: entry.name):
         if file.name.endswith(".csv") and file.name != LARGE_TABLES:
             for row in _rows(file.name):
-                mean = _number(row["mean"])
-                score = None if mean is None else Score(mean, _number(row["sd"]), int(row["runs"]))
-                cell = Printed(score, row["unit"], row["source"], row["text"], row["note"])
-                tables.setdefault(row["table"], {})[row["row"], row["column"]] = cell
+                tables.setdefault(row["table"], {})[row["row"], row["column"]] = _cell(row)
     return tables
+
+
+def _cell(row: Mapping[str, str]) -> Printed:
+    note = sentence(REMARKS.get(row["note"], row["note"]))
+    return Printed(_score(row) if row["mean"] else None, row["unit"], row["source"], row["text"], note)
+
+
+def _score(row: Mapping[str, str]) -> Score:
+    """A figure, with as many digits as are printed."""
+    last_digit = int(Decimal(row["mean"]).as_tuple().exponent)
+    return Score(float(row["mean"]), _number(row["sd"]), int(row["runs"]), last_digit)
 
 
 def _rows(name: str) -> Iterator[dict[str, str]]:

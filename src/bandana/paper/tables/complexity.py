@@ -20,6 +20,7 @@ from bandana.paper.artifact import Artifact, Cell, Piece, Result, Scope, Score, 
 from bandana.paper.grid import Results, absence_notes, state_of
 from bandana.paper.meters import measure
 from bandana.paper.published import printed
+from bandana.paper.sentences import sentence
 from bandana.paper.work import work
 from bandana.parts.encoders import EncoderConfig
 from bandana.parts.masks import MaskConfig, draw_masks
@@ -28,6 +29,11 @@ COMPONENTS = ("bandwidth masking", "encoding", "decoding", "bandwidth prediction
 VARIABLES = ("n", "|E|", "d", "K")
 DOUBLINGS, QUICK_DOUBLINGS = 4, 3
 SPREAD = "Beside a power stands the standard error of its fit."
+MEANINGS = {
+    "same": "grows within the paper's order",
+    "higher": "grows faster than the paper's order",
+    "not tested": "the measured sizes scatter too much for a power to be told",
+}
 MEASURED = {
     "seconds": "the quickest of five calls",
     "mb": "the highest memory of tensors in a call, above what was there before,",
@@ -103,16 +109,17 @@ def _sheet(results: Results, side: Literal["time", "space"], measured: str) -> S
         notes=(SPREAD, *(f"{row}: O({order})." for row, order in orders.items()), *absence_notes(cells)),
         highest_is_best=None,
         counted="sizes",
+        meanings=MEANINGS,
     )
 
 
 def _cell(piece: Piece, result: Result, order: str, measured: str) -> Cell:
     row, column = piece.arguments["component"], piece.arguments["variable"]
-    bound = Score(largest_power(order, column), None, 1)
-    facts: dict[str, Any] = {"row": row, "column": column, "published": bound, "origins": (result.origin,)}
+    bound = Score(largest_power(order, column), None, 1, last_digit=0)
+    facts: dict[str, Any] = {"row": row, "column": column, "published": bound, "published_over": ""}
     if result.values is None:
         failure = result.failure
-        return Cell(ours=None, state=state_of(failure), note=failure, missing=failure, **facts)
+        return Cell(ours=None, state=state_of(failure), note=sentence(failure), missing=failure, **facts)
     ours = fitted_power(result.values["values"], [max(cost, 1e-9) for cost in result.values[measured]])
     assert ours.sd is not None
     exceeds = ours.mean - 2 * ours.sd > bound.mean + SLACK
@@ -122,7 +129,7 @@ def _cell(piece: Piece, result: Result, order: str, measured: str) -> Cell:
         state, verdict = "not tested", "The measured sizes scatter too much for a power to be told."
     sizes = ", ".join(f"{value:,}" for value in result.values["values"])
     words = f"{MEASURED[measured]} at {column} = {sizes}"
-    return Cell(ours=ours, state=state, note=verdict, protocol=words, **facts)
+    return Cell(ours=ours, state=state, note=verdict, protocol=words, origins=(result.origin,), **facts)
 
 
 def _component(name: str, size: Size, device: torch.device) -> Callable[[], object]:

@@ -1,6 +1,6 @@
 """Mask ratios (Table 4): the share of the messages that bandwidths hold back, calculated and measured.
 
-The paper calculates 1 - n / 2|E| over the training edges. Nodes without neighbours there hold nothing back, so what is
+The paper calculates 1 - n / 2|E| over the training edges. Nodes without neighbours there receive nothing, so what is
 measured in draws lies a little above.
 """
 
