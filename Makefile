@@ -12,7 +12,7 @@ test: $(VENV)/installed
 	$(BIN)/pytest -n auto
 
 longer: $(VENV)/installed
-	OMP_NUM_THREADS=1 $(BIN)/pytest -m slow tests/test_tutorial.py tests/test_examples.py tests/test_demo.py tests/test_cli.py tests/paper
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m slow tests/test_tutorial.py tests/test_examples.py tests/test_demo.py tests/test_cli.py tests/test_workers.py tests/paper
 
 slow: $(VENV)/installed
 	$(BIN)/pytest -m slow

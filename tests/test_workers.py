@@ -93,6 +93,7 @@ def lines(program: Popen[str], count: int) -> list[str]:
     return [program.stdout.readline().strip() for _ in range(count)]
 
 
+@pytest.mark.slow
 def test_several_processes_are_forks_of_a_server_that_has_imported_for_them_and_one_alone_is_not(
     forks: dict[str, Any],
 ) -> None:
@@ -102,6 +103,7 @@ def test_several_processes_are_forks_of_a_server_that_has_imported_for_them_and_
     assert not any(process["missing"] for process in forks["several"])
 
 
+@pytest.mark.slow
 def test_what_the_server_imports_starts_no_threads_and_leaves_the_gpu_alone(forks: dict[str, Any]) -> None:
     for process in forks["several"]:
         assert process["threads"] == 1
@@ -136,6 +138,7 @@ def test_a_server_that_dies_as_it_is_asked_is_done_without(monkeypatch: pytest.M
         assert [outcome.result for outcome in team.carry_out([(), ()])] == [os.getpid()] * 2
 
 
+@pytest.mark.slow
 def test_an_interrupt_of_all_reaches_only_the_boss(tmp_path: Path) -> None:
     with boss(tmp_path, 1, 1) as program:
         assert lines(program, 1) == ["server"]
@@ -145,6 +148,7 @@ def test_an_interrupt_of_all_reaches_only_the_boss(tmp_path: Path) -> None:
         assert program.communicate(timeout=SECONDS)[0].split() == ["answered", "answered"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("begun", [0, 2])
 def test_nobody_outlives_the_boss(tmp_path: Path, begun: int) -> None:
     with boss(tmp_path, 600, 600) as program:
