@@ -540,6 +540,24 @@ def test_products_on_tensor_cores(device: torch.device, shape: tuple[int, int, i
         assert relative_error(out, a.double() @ b.double()) < SINGLE
 
 
+def test_a_product_of_millions_of_rows_fits_a_grid(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond its first axis a grid holds 65,535 programs."""
+    from bandana.engine.kernels import matrix_product
+
+    grids: list[tuple[int, ...]] = []
+
+    class Launcher:
+        def __getitem__(self, grid: tuple[int, ...]) -> Any:
+            grids.append(grid)
+            return lambda *args, **kwargs: None
+
+    monkeypatch.setattr(matrix_product, "_tile", Launcher())
+    matrix_product.multiply(torch.zeros(1, 4, device=device).expand(5_000_000, -1), torch.zeros(4, 2, device=device))
+    ((programs, *further),) = grids
+    assert programs >= 5_000_000 // 128
+    assert max(further, default=1) <= 65_535
+
+
 @pytest.mark.usefixtures("poison")
 @pytest.mark.parametrize("precision", ["highest", "high"])
 @pytest.mark.parametrize("shape", [(50, 20), (3, 700)])

@@ -35,7 +35,7 @@ def multiply(a: Tensor, b: Tensor, seed: Tensor | None = None, scale: float = 1.
     out = a.new_empty(rows, columns)
     if out.numel():
         with torch.cuda.device_of(a):
-            _tile[(triton.cdiv(columns, tiling.columns), triton.cdiv(rows, tiling.rows))](
+            _tile[(triton.cdiv(columns, tiling.columns) * triton.cdiv(rows, tiling.rows),)](
                 *(a, b, out, seed, scale, round(LEVELS / scale), rows, columns, terms, *a.stride(), *b.stride()),
                 DROPPED=seed is not None,
                 ROWS=tiling.rows,
@@ -67,8 +67,9 @@ def _tile(
     COLUMNS: tl.constexpr,
     TERMS: tl.constexpr,
 ):
-    column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
-    row = tl.program_id(1).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    tiles = tl.cdiv(columns, COLUMNS)  # of the same rows: these follow each other, so that the rows are read once
+    column = tl.program_id(0) % tiles * COLUMNS + tl.arange(0, COLUMNS)
+    row = (tl.program_id(0) // tiles).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     left = a + row[:, None] * a_row
     right = b + column[None, :].to(tl.int64) * b_column
     total = tl.zeros([ROWS, COLUMNS], tl.float32)
