@@ -244,7 +244,7 @@ def test_a_gpu_is_shared_by_a_service_that_ends_with_the_work(service: Any, stat
 
 @needs_a_shell
 @pytest.mark.parametrize(
-    ("processes", "given", "share"), [(4, None, None), (16, None, "25"), (999, None, "1"), (16, "70", "70")]
+    ("processes", "given", "share"), [(4, None, None), (16, None, "25"), (48, None, "8"), (16, "70", "70")]
 )
 def test_many_processes_get_a_share_of_the_card_each(
     service: Any, monkeypatch: pytest.MonkeyPatch, processes: int, given: str | None, share: str | None
@@ -255,6 +255,12 @@ def test_many_processes_get_a_share_of_the_card_each(
     with shared_gpu(torch.device("cuda"), processes):
         assert os.environ.get(devices.SHARE) == share
     assert os.environ.get(devices.SHARE) == given
+
+
+def test_more_processes_than_can_share_a_card_are_refused_before_any_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    with pytest.raises(UserError, match=r"^--jobs 97: at most 48 processes .* Use --jobs 96 or fewer\.$"):
+        shared_gpu(torch.device("cuda"), 97).__enter__()
 
 
 @needs_a_shell

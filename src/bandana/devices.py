@@ -19,6 +19,8 @@ SHARING_SERVICE = "nvidia-cuda-mps-control"
 SECONDS_TO_START = 10.0
 SECONDS_BETWEEN_QUESTIONS = 0.1
 SHARE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
+MOST_ON_A_CARD = 48
+"""Processes that the service takes, from compute capability 7.0 on."""
 PROCESSES_ON_A_CORE = 4
 """How many times over the shares of all processes cover the card (docs/adr/0014-seeds-in-processes.md)."""
 
@@ -68,10 +70,17 @@ def shared_gpu(device: torch.device, processes: int) -> Iterator[None]:
     one or ``CUDA_MPS_PIPE_DIRECTORY`` names its folder, is used and left alone. Each process may use a share of the
     card's cores (unless `SHARE` is set already): a kernel that has them all to itself keeps the short kernels of the
     others waiting.
+
+    Raises:
+        UserError: There are more processes than the service takes.
     """
     if device.type != "cuda" or processes == 1:
         yield
-    elif "CUDA_MPS_PIPE_DIRECTORY" in os.environ:
+        return
+    if processes > (most := MOST_ON_A_CARD * max(torch.cuda.device_count(), 1)):
+        rule = f"at most {MOST_ON_A_CARD} processes can share a card"
+        raise UserError(f"--jobs {processes}: {rule}. Use --jobs {most} or fewer.")
+    if "CUDA_MPS_PIPE_DIRECTORY" in os.environ:
         with workers.changed_environment(_share(processes)):
             yield
     elif (program := shutil.which(SHARING_SERVICE)) is None:
@@ -131,7 +140,7 @@ rm -rf "$CUDA_MPS_PIPE_DIRECTORY"
 def _share(processes: int) -> dict[str, str]:
     """Per cent of a card for each process, so that no core serves more than a few; nothing where that is all."""
     percent = PROCESSES_ON_A_CORE * 100 // -(-processes // max(torch.cuda.device_count(), 1))
-    return {} if SHARE in os.environ or percent >= 100 else {SHARE: str(max(percent, 1))}
+    return {} if SHARE in os.environ or percent >= 100 else {SHARE: str(percent)}
 
 
 def _serves(program: str, place: Mapping[str, str]) -> bool:
