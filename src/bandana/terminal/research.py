@@ -9,6 +9,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import torch
 from rich.box import SIMPLE
 from rich.table import Table
 from rich.text import Text
@@ -55,6 +56,7 @@ def run_and_show(
         if profiled:
             RunFolder.open(folder, to_table(experiment))
             operations = profile(experiment, seed=seeds[0], device=device, data_root=data_root)
+            torch.cuda.empty_cache()  # the processes of --jobs share the device
             status.print(profile_table(operations))
             write_text(folder / "profile.csv", profile_csv(operations))
         with progress_bars(experiment.training.epochs) as bar:
