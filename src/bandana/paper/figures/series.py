@@ -119,7 +119,7 @@ def caveats(results: Results, *settings: Setting) -> tuple[str, ...]:
         return TITLES[dataset_of(piece.arguments["experiment"])]
 
     coarse = "A coarse version on a small data set with few epochs: it shows the form, not the paper's figure."
-    small = any(name(piece) == TITLES[SMALL] for piece, _ in results)
+    small = SMALL in in_order(results, dataset_of)
     return (*([coarse] if small else []), *failure_notes(results, name, lambda piece: _point(piece, settings)))
 
 
