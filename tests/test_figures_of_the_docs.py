@@ -77,16 +77,16 @@ def apart(file: str, other: str, dataset: str, task: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("file", "words"),
+    ("file", "other", "words"),
     [
-        ("bandana-tf32-seeds", "`tf32`, {task}, {metric}"),
-        ("bandana-bf16-seeds", "`bf16`, {task}, {metric}"),
-        ("bandana-again-seeds", "{task}, {metric}"),
+        ("bandana-tf32-seeds", "bandana-again-seeds", "`tf32`, {task}, {metric}"),
+        ("bandana-bf16-seeds", "bandana-again-seeds", "`bf16`, {task}, {metric}"),
+        ("bandana-again-seeds", "bandana-seeds", "{task}, {metric}"),
     ],
 )
 @pytest.mark.parametrize(("task", "plural", "metric"), [("node", "nodes", "micro-F1"), ("link", "links", "AUC")])
-def test_precisions_and_kernels(file: str, words: str, task: str, plural: str, metric: str) -> None:
-    cells = [apart(f"{file}-{H200}", f"bandana-seeds-{H200}", name, task) for name in SETS]
+def test_precisions_and_kernels(file: str, other: str, words: str, task: str, plural: str, metric: str) -> None:
+    cells = [apart(f"{file}-{H200}", f"{other}-{H200}", name, task) for name in SETS]
     assert f"| {words.format(task=plural, metric=metric)} | {' | '.join(cells)} |\n" in SPEED
 
 
@@ -114,3 +114,18 @@ def test_throughput_of_many_seeds() -> None:
         alone, shared = epoch[task, "1"], epoch[task, "16"]
         said = f"{task}s {alone:.2f} and {shared:.{digits}f} ms, **{alone / shared:.2f} times**"
         assert said in SPEED
+
+
+def test_more_processes_and_other_graphs() -> None:
+    """Every run of several seeds at a time, against the last one of single seeds before it."""
+    titles, alone, found = {"cora": "Cora", "citeseer": "CiteSeer", "pubmed": "PubMed"}, {}, []
+    for row in rows_of(f"jobs-more-{H200}"):
+        cell, time = (row["dataset"], row["task"]), 1e3 * float(row["per_epoch"])
+        if row["jobs"] == "1":
+            alone[cell] = time
+            continue
+        name = f"{titles[cell[0]]}, {cell[1]}s"
+        found.append((name, f"{row['jobs']} | {alone[cell]:.3f} | {time:.3f} | {alone[cell] / time:.2f} times |"))
+    assert len(found) == 7
+    for name, figures in found:
+        assert f"| {name} | {figures}" in SPEED or f"| {name}, again | {figures}" in SPEED
