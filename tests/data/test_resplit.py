@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from bandana.data.resplit import left_out, redrawn
+from bandana.data.resplit import left_out, redrawn, widened
 from bandana.data.splits import split_nodes
 from bandana.errors import UserError
 
@@ -41,3 +41,14 @@ def test_a_split_of_all_labelled_nodes_leaves_none_out() -> None:
     labels = torch.arange(20) % 2
     with pytest.raises(UserError, match="every labelled node is in a part"):
         left_out(split_nodes(labels, seed=0), labels)
+
+
+def test_a_widened_split_validates_on_every_node_that_is_neither_learned_from_nor_tested() -> None:
+    labels = torch.arange(60) % 3
+    labels[[7, 11]] = -1
+    split = split_nodes(labels, (0.1, 0.2, 0.3), seed=0)
+    other = widened(split, labels)
+    assert other.train.equal(split.train)
+    assert other.test.equal(split.test)
+    everywhere = torch.cat([split.train, other.valid, split.test, torch.tensor([7, 11])])
+    assert everywhere.sort().values.equal(torch.arange(60))

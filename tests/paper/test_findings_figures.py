@@ -140,3 +140,25 @@ def test_what_embeddings_keep_of_a_manifold(title: str, shape: str) -> None:
         kept, same = (100 * mean_of(own, column) for column in ("neighbours_kept", "same_label"))
         lines.append(f"| {label} | {kept:.1f} % | {mean_of(own, 'distance_correlation'):.2f} | {same:.1f} % |\n")
     assert "".join(lines) in PAGE
+
+
+def test_what_was_scouted() -> None:
+    with Path("results/scouted-h200-torch2.11.0.csv").open(encoding="utf-8") as lines:
+        rows = list(csv.DictReader(lines))
+
+    def scores(dataset: str, stage: str) -> dict[str, list[float]]:
+        found: dict[str, list[float]] = defaultdict(list)
+        for row in rows:
+            if (row["dataset"], row["stage"]) == (dataset, stage):
+                found[row["settings"]].append(100 * float(row["score"]))
+        return found
+
+    text, fresh = Path("docs/findings.md").read_text(encoding="utf-8"), scores("cora", "fresh")
+    (chosen, tested), *others = scores("cora", "test").items()
+    assert not others
+    assert chosen == max(fresh, key=lambda settings: fmean(fresh[settings]))
+    assert f"{fmean(fresh[chosen]):.2f} on these nodes, where the tuned recipe has {fmean(fresh['tuned']):.2f}" in text
+    assert f"**{fmean(tested):.2f} ± {stdev(tested):.2f} on test nodes**" in text
+    assert len(tested) == 10
+    best = max(score for own in scores("pubmed", "drawn").values() for score in own)
+    assert f"has {best:.2f} on 18,657 nodes" in text

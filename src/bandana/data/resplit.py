@@ -35,3 +35,8 @@ def left_out(split: NodeSplit, labels: Tensor) -> NodeSplit:
     if not bool(nodes.any()):
         raise UserError("left_out: every labelled node is in a part of the split, so there is none to score instead.")
     return NodeSplit(split.train, split.valid, nodes.nonzero().squeeze(1).to(split.test.device))
+
+
+def widened(split: NodeSplit, labels: Tensor) -> NodeSplit:
+    """The same training and test nodes, and all other labelled nodes for validation."""
+    return NodeSplit(split.train, torch.cat([split.valid, left_out(split, labels).test]).sort().values, split.test)

@@ -1,0 +1,163 @@
+"""Draw settings for classifying nodes at random, and choose by every labelled node that is not tested.
+
+    python benchmarks/scout.py cora --data-root PATH --csv scouted.csv --jobs 16
+
+The 500 validation nodes of an official split cannot tell good settings from lucky ones (docs/findings.md). Here a probe
+of the official training nodes is scored on all other labelled nodes but the test nodes
+(`bandana.data.resplit.widened`): 1,568 of Cora, 2,207 of CiteSeer, 18,657 of PubMed. So more labels choose than the
+official split allows, and what comes of it is no recipe but an answer to a question: is it the choice that keeps
+published figures out of reach?
+
+Settings are drawn as long as the time lasts. The best go on, as three copies over fresh seeds, beside the tuned recipe;
+the best of these by its mean is then scored on test nodes, which nothing has looked at before, over seeds from 0 on.
+"""
+
+import argparse
+import csv
+import random
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+import torch
+from decide import DECAYS, OFFICIAL, experiment_of
+
+from bandana.config import nest, patch
+from bandana.data.features import preprocess
+from bandana.data.resplit import widened
+from bandana.devices import resolve_device, shared_gpu
+from bandana.evaluation.linear_probe import validation_score
+from bandana.experiment import Experiment, build, edges_of, embed, run_seed
+from bandana.method import GraphSpec
+from bandana.parts.readout import read_out
+from bandana.seeds import load_once
+from bandana.training.trainer import pretrain
+from bandana.workers import carry_out
+
+Settings = Mapping[str, Any]
+SPACE: Mapping[str, Sequence[Any]] = {
+    "model.encoder.num_layers": (1, 2, 3),
+    "model.encoder.width": (512, 1024),
+    "model.encoder.dropout": (0.2, 0.5, 0.8),
+    "model.encoder.activation": ("relu", "elu"),
+    "model.mask.distribution": ("bernoulli", "boltzmann_gibbs"),
+    "model.target": ("constant", "aligned"),
+    "model.decoder_width": (64,),
+    "model.decoder_dropout": (0.0, 0.5),
+    "model.recovery.weight": (0.0, 1.0, 3.0, 10.0, 30.0),
+    "model.recovery.hidden": (0.3, 0.5, 0.7),
+    "model.agreement.weight": (0.0, 0.0, 1.0, 4.0),
+    "model.agreement.decorrelation": (5e-4,),
+    "features": ("raw", "row_normalised"),
+    "training.lr": (5e-4, 1e-3, 2e-3, 5e-3),
+    "training.weight_decay": (0.0, 5e-5, 5e-4),
+    "training.epochs": (30, 60, 120, 250, 500),
+}
+READINGS = [
+    {"readout.skip": skip, "readout.skip_smoothing": 2, "probe.normalize": True, "probe.weight_decay": decay}
+    for skip, decay in product((0.0, 1.0), DECAYS)
+]
+FIRST_SEED, FRESH_SEEDS, FINALISTS = 5000, (5001, 5002, 5003), 6
+COLUMNS = ("dataset", "stage", "seed", "score", "settings")
+
+
+def drawn(number: int) -> dict[str, Any]:
+    """The settings of a number."""
+    choose = random.Random(number)  # noqa: S311
+    return {option: choose.choice(values) for option, values in SPACE.items()}
+
+
+def judge(
+    dataset: str, stage: str, settings: Settings | None, seed: int, device: torch.device, data_root: Path | None
+) -> list[tuple[float, Settings]]:
+    """One training and its scores: of validation nodes in every reading, or of test nodes in its own."""
+    torch.set_num_threads(1)  # others compute beside it
+    experiment, data = experiment_of(dataset, settings), load_once(dataset, data_root)
+    if stage == "test":
+        result = run_seed(experiment, data, seed, device, floors=False)
+        return [(result.record.metrics["micro_f1"], settings or {})]
+    graph = preprocess(data.graph, experiment.features).to(device)
+    assert graph.y is not None
+    assert data.node_split is not None
+    method = build(experiment, GraphSpec.of(graph), seed).to(device)
+    pretrain(method, edges_of(experiment, data, graph, seed).train, experiment.training, seed=seed)
+    z, split = embed(method, graph), widened(data.node_split, graph.y)
+
+    def score(read: Experiment) -> float:
+        return validation_score(read_out(z, graph, read.readout), graph.y, split, read.probe, seed)
+
+    if stage == "fresh":
+        return [(score(experiment), settings or {})]
+    assert settings is not None
+    return [(score(patch(experiment, nest({**each, "probe.repeats": 1}))), {**settings, **each}) for each in READINGS]
+
+
+def finalists(scored: Sequence[tuple[float, Settings]]) -> list[Settings | None]:
+    """The best settings, each in its best reading and as three copies, and the tuned recipe (None) beside them."""
+    best: dict[tuple[Any, ...], tuple[float, Settings]] = {}
+    for score, settings in scored:
+        key = tuple(settings[option] for option in SPACE)
+        if key not in best or best[key][0] < score:
+            best[key] = (score, settings)
+    ranked = sorted(best.values(), key=lambda entry: -entry[0])[:FINALISTS]
+    return [None, *({**settings, "copies": 3} for _, settings in ranked)]
+
+
+def main() -> None:
+    """Scout, decide and test each data set that is named."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("datasets", nargs="+", choices=OFFICIAL, metavar="DATASET", help=", ".join(OFFICIAL))
+    parser.add_argument("--data-root", type=Path)
+    parser.add_argument("--csv", type=Path, required=True)
+    parser.add_argument("--first-draw", type=int, default=0)
+    parser.add_argument("--draws", type=int, default=1000)
+    parser.add_argument("--seeds", type=int, default=10, help="of the test")
+    parser.add_argument("--jobs", type=int, default=8)
+    parser.add_argument("--budget-seconds", type=float, default=100, help="draw nothing for a data set after this time")
+    parser.add_argument("--device", default="auto")
+    options = parser.parse_args()
+    device = resolve_device(options.device)
+    with shared_gpu(device, options.jobs), options.csv.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(COLUMNS)
+
+        def scores(
+            dataset: str, stage: str, wanted: Sequence[tuple[Settings | None, int]], budget: float
+        ) -> list[tuple[float, Settings]]:
+            pieces = [(dataset, stage, settings, seed, device, options.data_root) for settings, seed in wanted]
+            found = []
+            for outcome in carry_out(judge, pieces, jobs=options.jobs, budget=budget):
+                if outcome.failure:
+                    print(dataset, stage, outcome.failure, flush=True)
+                for score, settings in outcome.result or []:
+                    text = " ".join(f"{option}={value}" for option, value in settings.items()) or "tuned"
+                    writer.writerow((dataset, stage, outcome.arguments[3], round(score, 6), text))
+                    found.append((score, settings))
+            file.flush()
+            return found
+
+        for dataset in options.datasets:
+            draws = [(drawn(options.first_draw + number), FIRST_SEED) for number in range(options.draws)]
+            scouted = scores(dataset, "drawn", draws, options.budget_seconds)
+            last = finalists(scouted)
+            wanted = [(settings, seed) for seed in FRESH_SEEDS for settings in last]
+            by_settings: dict[int, list[float]] = defaultdict(list)
+            for score, settings in scores(dataset, "fresh", wanted, float("inf")):
+                by_settings[last.index(settings or None)].append(score)
+            ranked = sorted(((fmean(own), place) for place, own in by_settings.items()), reverse=True)
+            print(dataset, f"{len(scouted) // len(READINGS)} draws", *ranked, sep="\n  ")
+            tested = [
+                100 * score
+                for score, _ in scores(
+                    dataset, "test", [(last[ranked[0][1]], seed) for seed in range(options.seeds)], float("inf")
+                )
+            ]
+            print(f"  chosen: {last[ranked[0][1]] or 'tuned'}")
+            print(f"  test nodes: {fmean(tested):.2f} ± {stdev(tested):.2f} ({len(tested)} seeds)", flush=True)
+
+
+if __name__ == "__main__":
+    main()
