@@ -9,7 +9,7 @@ official split allows, and what comes of it is no recipe but an answer to a ques
 published figures out of reach?
 
 Settings are drawn as long as the time lasts. The best go on, as three copies over fresh seeds, beside the tuned recipe;
-the best of these by its mean is then scored on test nodes, which nothing has looked at before, over seeds from 0 on.
+the best of these by its mean is then scored on test nodes, which choose nothing here, over seeds from 0 on.
 """
 
 import argparse
