@@ -69,14 +69,23 @@ TILINGS: dict[str, dict[str, list[tuple[Any, ...]]]] = {
         ],
         "bf16": [
             (128, 256, 64, 8, 3),
+            (128, 256, 64, 8, 2),
             (128, 256, 32, 8, 3),
             (128, 256, 32, 8, 4),
+            (128, 128, 64, 4, 2),
+            (128, 128, 32, 4, 3),
+            (64, 256, 64, 4, 3),
+            (64, 256, 64, 4, 2),
             (64, 256, 32, 4, 3),
             (64, 256, 32, 4, 2),
         ],
     },
     "_WEIGHTS": {
         precision: [
+            (64, 128, 128, 4, 3, 2),
+            (64, 256, 64, 4, 3, 2),
+            (32, 256, 64, 4, 3, 2),
+            (128, 256, 64, 8, 2, 2, 128),
             (64, 256, 64, 8, 3, 1),
             (64, 256, 64, 8, 5, 1),
             (64, 256, 64, 8, 3, 2, 128),
@@ -92,6 +101,10 @@ TILINGS: dict[str, dict[str, list[tuple[Any, ...]]]] = {
     "_NODES": {
         precision: [
             (64, 256, 64, 4, 1, 2),
+            (32, 256, 64, 4, 1, 2),
+            (32, 256, 64, 4, 1, 3, 168),
+            (64, 256, 128, 8, 1, 1),
+            (128, 256, 64, 4, 1, 2),
             (64, 256, 64, 4, 2, 2),
             (64, 256, 64, 4, 3, 1),
             (128, 256, 64, 8, 1, 1),
@@ -168,13 +181,14 @@ def stages(given: Call, rate: float, precision: str) -> dict[str, Callable[[], A
     scale = wide.keep_scale(rate) if rate else 1.0
     seed = torch.tensor([7], device="cuda") if rate else None
     pairs = back.Pairs(given.z, *given.pairs, seed, round(wide.LEVELS / scale), precision)
+    factors = pairs._replace(z=given.z.to(wide._STORED.get(precision, given.z.dtype)))
     there, folded, powers = wide._split(given.decoder.hidden_weight, slope, scale, precision)
     head = given.weight, there, given.decoder.hidden_bias, slope, offset
-    bits, grad, _ = wide._to_hidden(pairs, *head)
+    bits, grad, _ = wide._to_hidden(factors, *head)
     passed = back.Passed(bits, powers, grad)
     return {
-        "_THERE": lambda: wide._to_hidden(pairs, *head),
-        "_WEIGHTS": lambda: back.to_weights(pairs, passed, slope.numel()),
+        "_THERE": lambda: wide._to_hidden(factors, *head),
+        "_WEIGHTS": lambda: back.to_weights(factors, passed, slope.numel()),
         "_NODES": lambda: back.to_nodes(pairs, passed, folded),
     }
 

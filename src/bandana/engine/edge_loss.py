@@ -101,7 +101,7 @@ class _EdgeLoss(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        return (*(saved * grads[0] for saved in ctx.saved_tensors), None, None, None, None, None)
+        return (*torch._foreach_mul(ctx.saved_tensors, grads[0]), None, None, None, None, None)
 
 
 def _kernel_for(decoder: DecoderWeights) -> Callable[..., tuple[Tensor, tuple[Tensor, ...]]]:

@@ -33,7 +33,7 @@ class Tiling(NamedTuple):
 
 _NARROW = Tiling(32, 128, 64, 4, 3, 3, 168)
 _WIDE = Tiling(32, 256, 64, 8, 3, 2, 128)
-_WEIGHTS = {"tf32x3": _NARROW, "tf32": _WIDE, "bf16": _WIDE}
+_WEIGHTS = {"tf32x3": _NARROW, "tf32": _WIDE, "bf16": Tiling(32, 256, 128, 8, 3)}
 _WEIGHTS_OF_FEW = dict.fromkeys(_WEIGHTS, _NARROW)  # up to 128 units
 _NODES = {
     "tf32x3": Tiling(64, 256, 32, 4, 1, 3, 168),
@@ -69,7 +69,7 @@ def to_weights(pairs: Pairs, passed: Passed, units: int) -> Tensor:
     tile = sizes(tiling, units, width)
     blocks = triton.cdiv(width, tile["COLUMNS"]), triton.cdiv(units, tile["UNITS"])
     splits = _programs(pairs.z, tiling, blocks, triton.cdiv(number, tiling.pairs))
-    products = pairs.z.new_empty(splits, units, width)
+    products = passed.grad.new_empty(splits, units, width)
     _weights_back[(*blocks, splits)](
         *(*pairs[:5], *passed, products, number, units, width, words),
         DROPOUT=pairs.seed is not None,
@@ -159,7 +159,8 @@ def _weights_back(
         inside = known[:, None] & (column < width)[None, :]
         left = tl.load(u + row, mask=known, other=0)[:, None] * width + column[None, :]
         right = tl.load(v + row, mask=known, other=0)[:, None] * width + column[None, :]
-        product = tl.load(z + left, mask=inside, other=0.0) * tl.load(z + right, mask=inside, other=0.0)
+        one = tl.load(z + left, mask=inside, other=0.0).to(tl.float32)
+        product = one * tl.load(z + right, mask=inside, other=0.0)
         if DROPOUT:
             product = tl.where(keeps(row_key(seed, row)[:, None], column[None, :], kept), product, 0.0)
         pull = tl.load(grad + row, mask=known, other=0.0)[:, None]

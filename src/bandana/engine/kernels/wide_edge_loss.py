@@ -34,8 +34,9 @@ from bandana.engine.kernels.wide_edge_back import (
 _SPLIT_TILE = 1024
 _FACTORS = {"tf32x3": 2, "tf32": 1, "bf16": 1}  # tensors that hold the weights on the way there
 _ADDENDS = {"tf32x3": 3, "tf32": 2, "bf16": 1}  # and on the way back, in bfloat16
+_STORED = {"bf16": torch.bfloat16}  # what is multiplied as such anyway is half as much to gather
 _SMALL = Tiling(64, 128, 32, 4, 2)
-_THERE = {"tf32x3": _SMALL, "tf32": Tiling(128, 256, 32, 8, 3), "bf16": Tiling(64, 256, 32, 4, 3)}
+_THERE = {"tf32x3": _SMALL, "tf32": Tiling(128, 256, 32, 8, 3), "bf16": Tiling(128, 256, 64, 8, 3)}
 _ROOMY = 160 << 10  # bytes of shared memory that a program must be able to have for those that are not small
 
 
@@ -50,12 +51,13 @@ def loss_and_gradients(
     precision = PRECISIONS[torch.get_float32_matmul_precision()]
     u, v = pairs.contiguous()
     given = Pairs(z.contiguous(), u, v, seed, round(LEVELS / scale), precision)
+    factors = given._replace(z=given.z.to(_STORED.get(precision, z.dtype)))
 
     with torch.cuda.device_of(z):
         there, back, powers = _split(hidden_weight, slope, scale, precision)
-        bits, grad, sums = _to_hidden(given, weight.contiguous(), there, hidden_bias, slope, offset)
+        bits, grad, sums = _to_hidden(factors, weight.contiguous(), there, hidden_bias, slope, offset)
         passed = Passed(bits, powers, grad)
-        products, passes = to_weights(given, passed, slope.numel()), to_bias(passed, slope.numel())
+        products, passes = to_weights(factors, passed, slope.numel()), to_bias(passed, slope.numel())
         grad_z = to_nodes(given, passed, back)
 
     # Σ hidden · gradient, with hidden written out as weights · product + bias where it passed the ReLU.
@@ -73,8 +75,7 @@ def loss_and_gradients(
 
 def _split(weight: Tensor, slope: Tensor, scale: float, precision: str) -> tuple[Tensor, Tensor, Tensor]:
     """``[…, h, width]`` addends of the scaled weights, ready to be multiplied with there and, upright, back."""
-    stored = torch.bfloat16 if precision == "bf16" else weight.dtype
-    there = weight.new_empty(_FACTORS[precision], *weight.shape, dtype=stored)
+    there = weight.new_empty(_FACTORS[precision], *weight.shape, dtype=_STORED.get(precision, weight.dtype))
     back = weight.new_empty(_ADDENDS[precision], *weight.shape, dtype=torch.bfloat16)
     powers = weight.new_empty(WORD, dtype=torch.int32)
     _split_weights[(triton.cdiv(weight.numel(), _SPLIT_TILE),)](
@@ -92,8 +93,8 @@ def _to_hidden(
     """Bits of what passed the ReLU, ``[pairs]`` gradients at the logit, and addends of the loss and of their sum."""
     (units, width), number, tiling = there.shape[1:], pairs.u.numel(), _tiling(pairs)
     words, programs = triton.cdiv(units, WORD), max(triton.cdiv(number, tiling.pairs), 1)
-    bits, grad = pairs.z.new_empty(number, words, dtype=torch.int32), pairs.z.new_empty(number)
-    sums = pairs.z.new_empty(programs, 2)
+    bits, grad = weight.new_empty(number, words, dtype=torch.int32), weight.new_empty(number)
+    sums = weight.new_empty(programs, 2)
     _hidden_there[(programs,)](
         *(*pairs[:5], weight, there, hidden_bias, slope, offset, bits, grad, sums, number, units, width, words),
         DROPOUT=pairs.seed is not None,
@@ -182,7 +183,7 @@ def _hidden_there(
         for start in range(0, width, COLUMNS):
             column = start + tl.arange(0, COLUMNS)
             inside = known[:, None] & (column < width)[None, :]
-            one = tl.load(left + column[None, :], mask=inside, other=0.0)
+            one = tl.load(left + column[None, :], mask=inside, other=0.0).to(tl.float32)
             other = tl.load(right + column[None, :], mask=inside, other=0.0)
             product = one * other
             if DROPOUT:
