@@ -182,11 +182,17 @@ def test_temperature_compares_the_ends_with_the_middle() -> None:
         tau = experiment["model"]["mask"]["temperature"]
         return 0.84 if tau == 0.5 else 0.79 if tau < 0.01 else 0.80 if tau <= 1 else 0.81
 
-    shown = made_up(temperature.ARTIFACT, peaked, Scope(seeds=1, datasets=("cora", "pubmed")))
+    shown = made_up(temperature.ARTIFACT, peaked, Scope(seeds=3, datasets=("cora", "pubmed")))
     middle = (8 * 80 + 84) / 9
-    assert "best at τ = 0.5 with 84.00 %" in shown.notes[1]
+    assert "best at τ = 0.5 with 85.00 ± 1.00 %" in shown.notes[1]
     assert f"{79 - middle:+.2f} points at τ = 1e-06 and {81 - middle:+.2f} points at τ = 5" in shown.notes[1]
     assert "Both ends lie at least 0.5 points below the middle on 0 of 2 data sets." in shown.notes
+
+
+@pytest.mark.parametrize(("seeds", "said"), [(1, "a single seed"), (2, "2 seeds")])
+def test_no_temperature_is_called_best_after_one_or_two_trainings(seeds: int, said: str) -> None:
+    shown = made_up(temperature.ARTIFACT, lambda _: 0.8, Scope(seeds=seeds, datasets=("cora",)))
+    assert shown.notes[1].startswith(f"Cora: {said}; against the mean")
 
 
 @pytest.mark.parametrize(("fall", "count"), [(0.0003, 0), (0.0049, 0), (0.0051, 2)])

@@ -142,6 +142,55 @@ def test_what_embeddings_keep_of_a_manifold(title: str, shape: str) -> None:
     assert "".join(lines) in PAGE
 
 
+TITLES = {
+    "graphmae": "GraphMAE",
+    "cca_ssg": "CCA-SSG",
+    "gae": "GAE",
+    "graphmae2": "GraphMAE2",
+    "maskgae_edge": "MaskGAE, edges",
+    "maskgae_path": "MaskGAE, paths",
+    "arga": "ARGA",
+    "arvga": "ARVGA",
+    "vgae": "VGAE",
+    "bandana": "**Bandana**",
+}
+
+
+def test_average_ranks() -> None:
+    def ranks(name: str) -> dict[str, tuple[str, str]]:
+        rows = [row for row in numbers(name) if row["column"] == "all cells" and row["ours_mean"]]
+        best = sorted(rows, key=lambda row: float(row["ours_mean"]))
+        return {row["row"]: (f"{float(row['ours_mean']):.2f}", f"{float(row['published_mean']):.2f}") for row in best}
+
+    nodes, logits, sigmoid = map(ranks, ("node-classification-4", "link-prediction-5", "link-prediction-6"))
+    assert (len(nodes), len(logits)) == (15, 16)
+    assert list(nodes).index("bandana") == 2
+    assert list(logits).index("bandana") == 4
+    for node, link in list(zip(nodes, logits, strict=False))[:6]:
+        cells = (TITLES[node], *nodes[node], TITLES[link], logits[link][0], sigmoid[link][0], logits[link][1])
+        assert f"| {' | '.join(cells)} |\n" in PAGE
+
+
+def test_what_pretraining_takes() -> None:
+    for name, digits, said in (
+        ("time-and-memory-1", 2, "500 epochs of Bandana take"),
+        ("time-and-memory-2", 0, "in MB:"),
+    ):
+        means = {(row["row"], row["column"]): row["ours_mean"] for row in numbers(name)}
+        for method, before in (("bandana", said), ("maskgae", "MaskGAE's")):
+            own = [f"{float(means[method, dataset]):.{digits}f}" for _, dataset in CITATIONS]
+            assert f"{before} {own[0]}, {own[1]} and {own[2]}" in PAGE.replace("Memory, in MB", "in MB")
+
+
+def test_decoders_of_their_own() -> None:
+    means = {(row["row"], row["column"]): float(row["ours_mean"]) for row in numbers("end-to-end-1")}
+    sets = [dataset for _, dataset in (*CITATIONS, *LARGER)]
+    ahead = [means[f"maskgae_{kind}", name] - means["bandana", name] for kind in ("edge", "path") for name in sets]
+    assert f"on all seven sets, by {min(ahead):.1f} to {max(ahead):.1f} points" in PAGE
+    for title, dataset in (LARGER[0], LARGER[2], LARGER[3]):
+        assert f"{title} ({means['bandana', dataset]:.2f}, " in PAGE
+
+
 def test_what_was_scouted() -> None:
     with Path("results/scouted-h200-torch2.11.0.csv").open(encoding="utf-8") as lines:
         rows = list(csv.DictReader(lines))

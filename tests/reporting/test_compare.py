@@ -115,6 +115,19 @@ def test_the_deviation_over_probes_does_not_make_one_pretraining_certain() -> No
     assert "could still be" not in judge(Score(83.0, 0.1, 5), theirs, published_over="seeds")[1]
 
 
+@pytest.mark.parametrize("theirs", [Score(84.6, 0.1, 10), Score(84.6, None, 1)], ids=["over probes", "no deviation"])
+def test_more_seeds_are_asked_for_only_where_they_could_decide(theirs: Score) -> None:
+    """One pre-training of the paper stays a single draw, however many of ours there are."""
+    near, far = Score(83.0, 1.0, 5), Score(82.5, 1.0, 5)
+    assert judge(near, theirs, published_over="probes")[1].endswith("more of them would hardly tell.")
+    assert judge(near._replace(seeds=10**6), theirs, published_over="probes")[0] == "undecided"
+    assert judge(far, theirs, published_over="probes")[1].endswith("more seeds would tell.")
+    assert judge(far._replace(seeds=10**6), theirs, published_over="probes")[0] == "lower"
+    assert judge(near._replace(sd=2.0), Score(84.6, 0.1, 10), published_over="seeds")[1].endswith(
+        "more seeds would tell."
+    )
+
+
 @pytest.mark.parametrize("over", ["probes", "seeds"])
 def test_a_verdict_needs_two_figures_and_two_seeds(over: str) -> None:
     theirs = Score(84.6, 0.1, 10)
@@ -199,6 +212,17 @@ def test_a_table_says_how_many_verdicts_chance_would_spoil() -> None:
     assert note.startswith("20 cells were tested at the 5 % level.")
     assert "about 1 of them different; 2 are called so, and 1 after Holm's" in note
     assert chance_note(cells[-2:], published_over="probes").startswith("No cell could be tested")
+
+
+def test_a_correction_that_can_hardly_find_anything_is_told() -> None:
+    """Of three seeds that lie clearly apart, among a hundred others."""
+    theirs = Score(84.0, 0.1, 10)
+    for seeds, said in ((3, True), (10, False)):
+        cells = [cell(str(number), "x", Score(84.0, 0.3, seeds), theirs) for number in range(100)]
+        apart = cell("apart", "x", Score(81.5, 0.3, seeds), theirs)
+        assert apart.state == "lower"
+        note = chance_note([*cells, apart], published_over="probes")
+        assert ("can hardly find anything" in note) == said == note.endswith("does not say that all is the same.")
 
 
 @given(st.dictionaries(st.sampled_from("abcdef"), st.dictionaries(st.sampled_from("xyz"), st.integers(0, 4))))

@@ -14,6 +14,7 @@ from sample_sheets import SVG, cell, sample_claims, sample_picture, sample_secti
 
 from bandana.errors import UserError
 from bandana.paper.artifact import Score, Sheet
+from bandana.reporting.compare import average_ranks
 from bandana.reporting.marks import CELL_MARKS
 from bandana.reporting.page import Section, page, write_page
 
@@ -23,7 +24,7 @@ FACTS = {"torch": "2.13.0", "hardware": "two cores"}
 
 @pytest.fixture(autouse=True)
 def _images_need_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page_reader, "VOID", page_reader.VOID | {"img"})
+    monkeypatch.setattr(page_reader, "VOID", page_reader.VOID | {"img", "wbr"})
 
 
 def read(sections: tuple[Section, ...] = sample_sections(), folder: Path = Path("nowhere")) -> Reader:
@@ -70,6 +71,49 @@ def test_the_number_of_seeds_stands_in_every_cell_that_has_a_figure() -> None:
     assert 'class="seeds"' not in text
 
 
+def test_nothing_in_a_cell_lies_over_its_figure() -> None:
+    text = page(Path("nowhere"), "t", sample_sections()[:1], FACTS)
+    assert '<small class="seeds">(10)</small> <span class="published">84.62 ± 0.37</span></span>' in text
+    assert '<span class="below"><small class="seeds">(3)</small> </span>' in text, "without a published figure"
+    style = re.search("<style>(.*?)</style>", text, re.S)[1]
+    assert "display: flex" in re.search(r"\.cell \.below {(.*?)}", style)[1]
+    assert not any("absolute" in rules for rules in re.findall(r"\.seeds {(.*?)}", style))
+
+
+def test_ranks_have_no_sign_and_are_not_counted_because_nothing_is_asked_of_them() -> None:
+    section = replace(sample_sections()[0], exhibits=(average_ranks([sample_sheet()]),))
+    found = read((section,))
+    assert {given["data-mark"] for given in buttons(found, "cell")} == {"side by side", "not run"}
+    assert "?" not in "".join(found.texts)
+    assert [given["data-filter"] for given in buttons(found, "filter")] == ["not run"]
+    told = json.loads(found.scripts[0])[0]
+    assert (told["sign"], told["word"], told["note"]) == ("", "side by side", "Ranks are set side by side.")
+    assert "not tested" in {given["data-mark"] for given in buttons(read(), "cell")}, "one seed leaves a question"
+
+
+def test_names_of_rows_wrap_after_underscores_and_dots_and_stay_text() -> None:
+    row = "a_b.c <i>_"
+    sheet = sample_sheet(rows=(row,), columns=("cora",), cells=(cell(row, "cora", Score(80, 1, 3)),))
+    text = page(Path("nowhere"), "t", (replace(sample_sections()[0], exhibits=(sheet,)),), FACTS)
+    assert '<th scope="row">a_<wbr>b.<wbr>c &lt;i&gt;_</th>' in text
+
+
+def test_a_table_that_goes_on_fades_out_where_it_is_cut_but_a_drawing_does_not() -> None:
+    text = page(Path("nowhere"), "t", sample_sections(), FACTS)
+    fade = re.search(r"\.scroll:not\(\.paper\)::after {(.*?)}", text)[1]
+    for rule in ("position: sticky; right: 0", "linear-gradient(to left, var(--ground), transparent)"):
+        assert rule in fade, "the ground follows light and dark"
+
+
+def test_contents_are_open_without_a_script_and_fold_where_the_style_shows_what_opens_them() -> None:
+    found = read()
+    assert ("details", {"id": "contents", "open": None}) in found.attributes
+    text = page(Path("nowhere"), "t", sample_sections(), FACTS)
+    assert 'matchMedia("(max-width: 900px)")' in found.scripts[1]
+    narrow = text.partition("@media screen and (max-width: 900px) {")[2].partition("@media")[0]
+    assert ".browse > nav summary { display: list-item; }" in narrow
+
+
 def test_what_verdicts_mean_in_one_table_alone_is_said_there() -> None:
     own = sample_sheet(meanings={"same": "grows within the order"}, counted="sizes")
     text = page(Path("nowhere"), "t", (replace(sample_sections()[0], exhibits=(own,)),), FACTS)
@@ -107,6 +151,7 @@ def test_counts_at_the_top_are_those_of_the_cells_and_statements() -> None:
     found = read()
     text = " ".join(" ".join(found.texts).split())
     assert "1 = same 1 ≈ undecided 1 ▲ higher 1 ▼ lower 1 ? not tested" in text
+    assert "add up the cells of every table with verdicts: accuracies by a test, and also counts" in text
     assert [given["data-filter"] for given in buttons(found, "filter")][-3:] == ["holds", "does not hold", "open"]
     for expected in (
         *FACTS.values(),

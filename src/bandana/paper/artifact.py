@@ -135,12 +135,14 @@ class Claim:
         measured: The numbers, by name.
         holds: Whether they bear it out; None if they cannot tell.
         explanation: What was computed, and what follows.
+        beyond: Whether the statement is a wider one of ours. The paper is not wrong where such a one does not hold.
     """
 
     statement: str
     measured: Mapping[str, float]
     holds: bool | None
     explanation: str
+    beyond: bool = False
 
 
 Exhibit = Sheet | Picture | Claim

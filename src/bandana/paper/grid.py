@@ -23,9 +23,6 @@ ENDED_FOR_MEMORY = (*WANT_OF_MEMORY, "MemoryError")
 RUNS_OVER: Mapping[Over | None, str] = {"probes": "probes of one encoder", "seeds": "runs", None: ""}
 """What the published deviations run over, in words."""
 
-AS_PRINTED = "as printed"
-"""Column of ranks that the paper prints."""
-
 
 class Reading(NamedTuple):
     """How a table reads results.
@@ -142,29 +139,24 @@ def _whereabouts(absent: Sequence[Cell], cells: Sequence[Cell]) -> str:
 
 
 def with_printed_ranks(ranks: Sheet, task: str) -> Sheet:
-    """Average ranks with one more column: the published ones as the paper prints them, whatever its cells give."""
-    as_printed = {row: rank for (row, column), rank in published("average-ranks").items() if column == task}
+    """Average ranks with a note on whether the published ones, recomputed from their cells, are those that are printed.
+
+    Where they differ, both are named.
+    """
+    as_printed = {row: rank.mean for (row, column), rank in published("average-ranks").items() if column == task}
     recomputed = {
-        cell.row: cell
+        cell.row: cell.published.mean
         for cell in ranks.cells
         if cell.column == "all cells" and cell.published and cell.row in as_printed
     }
-    if not recomputed:
-        return ranks
-    cells = [replace(cell, column=AS_PRINTED, published=as_printed[row]) for row, cell in recomputed.items()]
     apart = [
-        f"{row} {as_printed[row].mean:.1f} and {cell.published.mean:.2f}"
-        for row, cell in recomputed.items()
-        if cell.published and abs(cell.published.mean - as_printed[row].mean) > 0.05 + 1e-9
+        f"{row} {as_printed[row]:.1f} and {rank:.2f}"
+        for row, rank in recomputed.items()
+        if abs(rank - as_printed[row]) > 0.05 + 1e-9
     ]
-    columns = f"Under {AS_PRINTED!r} stands the rank that the paper prints; elsewhere it is recomputed from its cells."
-    found = f"As printed and recomputed: {', '.join(apart)}." if apart else "Both agree in every printed digit."
-    return replace(
-        ranks,
-        columns=(*ranks.columns, AS_PRINTED),
-        cells=(*ranks.cells, *cells),
-        notes=(*ranks.notes, f"{columns} {found}"),
-    )
+    found = f"As printed and recomputed: {', '.join(apart)}." if apart else "They are those that the paper prints."
+    note = f"Published ranks are recomputed from the published figures. {found}"
+    return replace(ranks, notes=(*ranks.notes, note)) if recomputed else ranks
 
 
 def make_cell(place: Place, members: Results, reading: Reading, printed: Printed | None) -> Cell:

@@ -1,6 +1,7 @@
 """Everything that a reproduction leaves behind: Markdown, LaTeX, CSV and SVG for each artifact, and one page of all."""
 
 import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,8 +21,11 @@ TRAININGS = "trainings.csv"
 CONFIG_NAME = re.compile(r"[^/\s]+-[0-9a-f]{8}\.toml")
 """What `config_name` gives; other files are nobody's but their owner's."""
 LINKED = re.compile(rf"\b{CONFIGS}/({CONFIG_NAME.pattern})")
+NAMED_ROWS = 3
+"""Rows of a table up to which each is named; more are counted."""
 NO_SMALL_DATA = "not run: for --quick there is no small data of this kind"
 TITLE = "Masked Graph Autoencoder with Non-discrete Bandwidths, reproduced"
+COARSE_TITLE = "a coarse version, a few epochs on small data that say nothing of the published figures"
 
 
 def write_out(plan: Plan, items: Survey, facts: Mapping[str, str]) -> Path:
@@ -35,7 +39,8 @@ def write_out(plan: Plan, items: Survey, facts: Mapping[str, str]) -> Path:
     """
     sections = []
     for artifact in plan.artifacts:
-        exhibits = artifact.show(_results(artifact, items[artifact.name], plan.scope))
+        shown = artifact.show(_results(artifact, items[artifact.name], plan.scope))
+        exhibits = [with_sources(exhibit, items[artifact.name]) for exhibit in shown]
         _write_exhibits(plan.out, artifact, exhibits)
         sections.append(
             Section(
@@ -50,7 +55,8 @@ def write_out(plan: Plan, items: Survey, facts: Mapping[str, str]) -> Path:
     _write_configurations(plan.out, every)
     write_text(plan.out / TRAININGS, to_rows((item.piece, item.result) for item in every))
     elsewhere = _from_elsewhere(plan.rows.files, items, sections)
-    return write_page(plan.out, TITLE, sections, {**facts, **elsewhere})
+    title = f"{TITLE}: {COARSE_TITLE}" if plan.scope.quick else TITLE
+    return write_page(plan.out, title, sections, {**facts, **elsewhere})
 
 
 def _results(artifact: Artifact, items: Sequence[Item], scope: Scope) -> Results:
@@ -60,10 +66,34 @@ def _results(artifact: Artifact, items: Sequence[Item], scope: Scope) -> Results
     return [(piece, Result(None, NO_SMALL_DATA)) for piece in artifact.pieces(replace(scope, quick=False, seeds=1))]
 
 
+def with_sources(exhibit: Exhibit, items: Sequence[Item]) -> Exhibit:
+    """A table whose figures come from several files, with a note that says which rows are from which.
+
+    Trainings of different days may be of different kernels or machines, which the last bits of a training grow from.
+    """
+    if not isinstance(exhibit, Sheet):
+        return exhibit
+    files: dict[str, set[str]] = defaultdict(set)
+    for item in items:
+        if item.result.values is not None:
+            files[item.result.origin].add(item.result.file or "done here")
+    rows: dict[str, dict[str, None]] = defaultdict(dict)
+    for cell in exhibit.cells:
+        for file in sorted(set().union(*(files[origin] for origin in cell.origins))) if cell.ours else ():
+            rows[file][cell.row] = None
+    if len(rows) < 2:
+        return exhibit
+    said = [
+        f"{file} ({', '.join(own) if len(own) <= NAMED_ROWS else f'{len(own)} rows'})" for file, own in rows.items()
+    ]
+    note = f"Figures come from several runs, which may differ in kernels and machines: {'; '.join(said)}."
+    return replace(exhibit, notes=(*exhibit.notes, note))
+
+
 def _from_elsewhere(files: Sequence[str], items: Survey, sections: Sequence[Section]) -> dict[str, str]:
     """For every file of rows, how many trainings it gave, and to how many cells."""
     shown = [exhibit for section in sections for exhibit in section.exhibits if isinstance(exhibit, Sheet)]
-    facts = {}
+    facts = {"commands": "train what the files below hold, unless each is named with --rows"} if files else {}
     for file in files:
         of_file = [item for members in items.values() for item in members if item.result.file == file]
         given = {item.key: item.result.origin for item in of_file}

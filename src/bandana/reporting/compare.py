@@ -16,6 +16,10 @@ from scipy.stats import rankdata
 from bandana.paper.artifact import Cell, Score, Sheet, State
 
 LEVEL = 0.05
+FEW = 5
+"""Seeds below which a test has so few degrees of freedom that hardly any outlasts a correction for hundreds."""
+NORMAL = 1.96
+"""Deviations beyond which one of twenty normal numbers lies."""
 APART = 1.5
 """Points from which on a difference that cannot be told from chance is none that can be ruled out either."""
 
@@ -78,8 +82,20 @@ def judge(ours: Score | None, published: Score | None, *, published_over: Over) 
     if published_over == "seeds" and found.state != "same" and one_draw.state == "same":
         note += " Were all its runs on one lucky or unlucky split, the published mean could still be a draw from ours."
     if found.state == "same" and abs(found.difference) > APART:
-        return "undecided", f"{note} That is more than {APART} points: more seeds would tell."
+        return (
+            "undecided",
+            f"{note} That is more than {APART} points: {_what_would_tell(found, ours, published, published_over)}.",
+        )
     return found.state, note
+
+
+def _what_would_tell(found: Comparison, ours: Score, published: Score, published_over: Over) -> str:
+    """Whether seeds could decide. Where the paper's mean is one draw, our spread stays however well it is known."""
+    assert ours.sd is not None
+    one_draw = published_over == "probes" or published.sd is None or published.seeds < 2
+    if one_draw and abs(found.difference) <= NORMAL * ours.sd:
+        return "seeds of ours differ so widely that more of them would hardly tell"
+    return "more seeds would tell"
 
 
 def compare_means(ours: Score, published: Score, *, published_over: Over) -> Comparison | None:
@@ -122,16 +138,21 @@ def last_digit(printed: Score) -> int:
 def chance_note(cells: Iterable[Cell], *, published_over: Over) -> str:
     """How many verdicts of a table chance alone would spoil, and how many outlast a correction for that."""
     pairs = [(cell.ours, cell.published) for cell in cells if cell.ours and cell.published]
-    found = [compare_means(ours, published, published_over=published_over) for ours, published in pairs]
-    values = [comparison.p for comparison in found if comparison is not None]
-    if not values:
+    found = [(ours, compare_means(ours, published, published_over=published_over)) for ours, published in pairs]
+    tested = [(ours.seeds, comparison.p) for ours, comparison in found if comparison is not None]
+    if not tested:
         return "No cell could be tested: that takes at least two seeds and a published figure."
+    values = [p for _, p in tested]
     different, lasting = sum(p < LEVEL for p in values), holm(values)
     are = "is" if different == 1 else "are"
+    hardly = (
+        " Most have so few seeds that this correction can hardly find anything: it does not say that all is the same."
+    )
+    few = 2 * sum(seeds < FEW for seeds, _ in tested) > len(tested) and different and not lasting
     return (
         f"{len(values)} cells were tested at the 5 % level. Were ours and the paper's the same everywhere, chance "
         f"would call about {LEVEL * len(values):.2g} of them different; {different} {are} called so, and "
-        f"{lasting} after Holm's correction for the number of tests."
+        f"{lasting} after Holm's correction for the number of tests.{hardly if few else ''}"
     )
 
 

@@ -25,7 +25,7 @@ class Mark(NamedTuple):
 
 
 SAME = Mark("same", "=", "good", "no difference shown")
-UNDECIDED = Mark("undecided", "≈", "fair", "no difference shown, but more than 1.5 apart: too few seeds to tell")
+UNDECIDED = Mark("undecided", "≈", "fair", "no difference shown, but more than 1.5 apart: not decided")
 HIGHER = Mark("higher", "▲", "fair", "higher than published")
 LOWER = Mark("lower", "▼", "fair", "lower than published")
 NOT_TESTED = Mark("not tested", "?", "plain", "side by side without a test, for want of seeds or of a question")
@@ -35,8 +35,11 @@ OUT_OF_MEMORY = Mark("out of memory", "⊘", "absent", "ran out of memory")
 FAILED = Mark("failed", "✕", "absent", "failed")
 HOLDS = Mark("holds", "✓", "good", "the numbers bear the statement out")
 FAILS = Mark("does not hold", "✗", "poor", "the numbers contradict the statement")
+HOLDS_BEYOND = Mark("holds further", "✓", "plain", "a wider statement than the paper's, which the numbers bear out")
+FAILS_BEYOND = Mark("not further", "✗", "plain", "a wider statement than the paper's, which the numbers contradict")
 OPEN = Mark("open", "?", "plain", "the numbers cannot tell")
 
+CLAIM_MARKS = (HOLDS, FAILS, HOLDS_BEYOND, FAILS_BEYOND, OPEN)
 CELL_MARKS = (SAME, UNDECIDED, HIGHER, LOWER, NOT_TESTED, UNPUBLISHED, NOT_RUN, OUT_OF_MEMORY, FAILED)
 """In the order of legends and filters."""
 _OF_STATE = {mark.word: mark for mark in CELL_MARKS}
@@ -52,8 +55,11 @@ def mark_of(cell: Cell, highest_is_best: bool | None) -> Mark:
 
 
 def mark_of_claim(claim: Claim) -> Mark:
-    """Whether a statement holds."""
-    return OPEN if claim.holds is None else HOLDS if claim.holds else FAILS
+    """Whether a statement holds, and whose it is."""
+    if claim.holds is None:
+        return OPEN
+    holds, fails = (HOLDS_BEYOND, FAILS_BEYOND) if claim.beyond else (HOLDS, FAILS)
+    return holds if claim.holds else fails
 
 
 def number_texts(sheet: Sheet) -> Callable[[Cell, Score], tuple[str, str]]:

@@ -88,6 +88,12 @@ document.addEventListener("keydown", (event) => event.key === "Escape" && letGo(
 document.addEventListener("click", (event) => kept && !event.target.closest("#told, .cell") && keep(null));
 addEventListener("resize", () => keep(null));
 
+const contents = document.getElementById("contents");
+const narrow = matchMedia("(max-width: 900px)"); // as in the style sheet: above, nothing is there to open it with
+const unfold = () => (contents.open = !narrow.matches);
+narrow.addEventListener("change", unfold);
+unfold();
+
 const filters = [...document.querySelectorAll(".filter")];
 const marked = [...document.querySelectorAll("[data-mark]")];
 const status = document.getElementById("shown");

@@ -27,9 +27,8 @@ from bandana.paper.artifact import ORIGINS, Cell, Claim, Exhibit, Kind, Picture,
 from bandana.reporting.legends import meanings
 from bandana.reporting.marks import (
     CELL_MARKS,
-    FAILS,
-    HOLDS,
-    OPEN,
+    CLAIM_MARKS,
+    NOT_TESTED,
     Mark,
     best_places,
     mark_of,
@@ -41,7 +40,9 @@ from bandana.reporting.marks import (
 from bandana.reporting.sheets import difference, file_names
 
 PAGE = "index.html"
-_ALL_MARKS = (*CELL_MARKS, HOLDS, FAILS, OPEN)
+_ALL_MARKS = (*CELL_MARKS, *CLAIM_MARKS)
+_SIDE_BY_SIDE = Mark("side by side", "", "plain", "nothing is asked")
+"""In place of "not tested" in tables such as ranks, which no seeds are behind; it is not counted."""
 _ROWS = 200
 """Numbers of a figure that are on the page; its CSV file has all."""
 _KINDS: dict[Kind, str] = {"table": "Tables", "figure": "Figures", "check": "Theory"}
@@ -122,6 +123,7 @@ def page(folder: Path, title: str, sections: Sequence[Section], facts: Mapping[s
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     return environment.from_string(_part("page.html.j2")).render(
         title=title,
+        breakable=_breakable,
         groups=[
             (name, [view for view in views if view["kind"] == kind])
             for kind, name in _KINDS.items()
@@ -169,9 +171,14 @@ def _tally(marks: Sequence[Mark]) -> list[tuple[Mark, int]]:
 
 def _marks(exhibit: Exhibit) -> Iterator[Mark]:
     if isinstance(exhibit, Sheet):
-        yield from (mark_of(cell, exhibit.highest_is_best) for cell in exhibit.cells)
+        yield from (_mark(cell, exhibit) for cell in exhibit.cells)
     elif isinstance(exhibit, Claim):
         yield mark_of_claim(exhibit)
+
+
+def _mark(cell: Cell, sheet: Sheet) -> Mark:
+    mark = mark_of(cell, sheet.highest_is_best)
+    return _SIDE_BY_SIDE if mark == NOT_TESTED and not shows_seeds(sheet) else mark
 
 
 def _exhibit(exhibit: Exhibit, folder: Path, details: list[dict[str, Any]]) -> dict[str, Any]:
@@ -197,7 +204,7 @@ def _rows(sheet: Sheet, folder: Path, details: list[dict[str, Any]]) -> list[tup
     def view(cell: Cell | None) -> CellView | None:
         if cell is None:
             return None
-        mark = mark_of(cell, sheet.highest_is_best)
+        mark = _mark(cell, sheet)
         details.append(_details(cell, sheet, mark, folder))
         mean, sd = texts(cell, cell.ours) if cell.ours else (mark.word, "")
         return CellView(
@@ -240,6 +247,11 @@ def _details(cell: Cell, sheet: Sheet, mark: Mark, folder: Path) -> dict[str, An
         "note": cell.note,
         "links": [_link(origin, folder) for origin in cell.origins],
     }
+
+
+def _breakable(name: str) -> Markup:
+    """A name that may wrap after its underscores and dots, where browsers would not wrap it."""
+    return Markup("<wbr>").join(re.split(r"(?<=[_.])(?=.)", name))
 
 
 def _number(column: str, value: Any, folder: Path) -> list[Link]:

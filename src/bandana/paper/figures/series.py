@@ -70,7 +70,7 @@ def seeds_set_aside(results: Results, *settings: Setting) -> list[str]:
     for dataset, shared in _shared(found).items():
         most = max(len(own) for key, own in found.items() if key[0] == dataset)
         if 0 < len(shared) < most:
-            said.append(f"{TITLES[dataset]}: over {_counted(len(shared))} that all points have; some have {most}.")
+            said.append(f"{TITLES[dataset]}: over {_those(len(shared))} that all points have; some have {most}.")
     return said
 
 
@@ -96,8 +96,13 @@ def _shared(found: Mapping[tuple[Any, ...], Mapping[int, float]]) -> dict[str, l
     return shared
 
 
-def _counted(seeds: int) -> str:
+def _those(seeds: int) -> str:
     return "the one seed" if seeds == 1 else f"the {seeds} seeds"
+
+
+def counted(seeds: int) -> str:
+    """``3 seeds``, or ``a single seed``."""
+    return "a single seed" if seeds == 1 else f"{seeds} seeds"
 
 
 def line(name: str, places: Sequence[float], found: Sequence[Score | None]) -> Line:

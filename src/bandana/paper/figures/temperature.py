@@ -10,6 +10,7 @@ from bandana.paper.figures.series import (
     TITLES,
     Results,
     caveats,
+    counted,
     dataset_of,
     in_order,
     line,
@@ -30,6 +31,8 @@ MIDDLE = (0.2, 1.0)
 """Neither small nor large. The ends are held against the mean of these, not against the best of many draws."""
 CLEARLY = 0.5
 """Points by which both ends must lie below the middle to be counted; less is what a few seeds differ by."""
+ENOUGH = 3
+"""Seeds from which on a best temperature is named; the highest of thirteen single trainings means nothing."""
 COLUMNS = ("dataset", "temperature", *POINT)
 
 
@@ -91,9 +94,10 @@ def _readings(found: Mapping[tuple[Any, ...], Score], datasets: Sequence[str], w
         ends = {value: here[value].mean - fmean(middle) for value in (min(here), max(here))}
         both.append(all(difference <= -CLEARLY for difference in ends.values()))
         changes = " and ".join(f"{difference:+.2f} points at τ = {value:g}" for value, difference in ends.items())
+        enough = here[best].seeds >= ENOUGH
+        highest = f"best at τ = {best:g} with {spoken(here[best])} %" if enough else f"{counted(here[best].seeds)}"
         said.append(
-            f"{TITLES[dataset]}: best at τ = {best:g} with {spoken(here[best])} %; against the mean over τ from "
-            f"{MIDDLE[0]:g} to {MIDDLE[1]:g}: {changes}."
+            f"{TITLES[dataset]}: {highest}; against the mean over τ from {MIDDLE[0]:g} to {MIDDLE[1]:g}: {changes}."
         )
     if both:
         said.append(

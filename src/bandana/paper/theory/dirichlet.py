@@ -156,6 +156,7 @@ def show(results: Sequence[tuple[Piece, Result]]) -> list[Claim]:
             holds=all(row["above"] == 0 for row in real),
             explanation="Share of ego-graphs whose energy rose in a draw, features as they are. Hiding a neighbour "
             "that is like the centre leaves those that are not.",
+            beyond=True,
         ),
         Claim(
             statement=STATEMENTS[5],
@@ -163,6 +164,7 @@ def show(results: Sequence[tuple[Piece, Result]]) -> list[Claim]:
             holds=all(row["mean"] <= 1 + ROUNDING for row in real),
             explanation="Each link is kept with the same chance, so the expectation is the mean squared difference "
             "times E[k / (k + 1)], whatever the features: the assumption is not needed on average.",
+            beyond=True,
         ),
     ]
 
