@@ -142,6 +142,8 @@ def test_what_embeddings_keep_of_a_manifold(title: str, shape: str) -> None:
     assert "".join(lines) in PAGE
 
 
+READINGS = 6
+"""Of every draw of a scouting."""
 TITLES = {
     "graphmae": "GraphMAE",
     "cca_ssg": "CCA-SSG",
@@ -211,3 +213,19 @@ def test_what_was_scouted() -> None:
     assert len(tested) == 10
     best = max(score for own in scores("pubmed", "drawn").values() for score in own)
     assert f"has {best:.2f} on 18,657 nodes" in text
+
+
+def test_what_was_scouted_by_validation_nodes() -> None:
+    with (ROOT / "results" / "scouted-validation-epyc-torch2.13.0.csv").open(encoding="utf-8") as lines:
+        rows = list(csv.DictReader(lines))
+    fresh: dict[str, list[float]] = defaultdict(list)
+    for row in rows:
+        if row["stage"] == "fresh":
+            fresh[row["settings"]].append(100 * float(row["score"]))
+    tuned, *others = (fmean(fresh[settings]) for settings in sorted(fresh, key=lambda settings: settings != "tuned"))
+    searches = (ROOT / "docs" / "searches.md").read_text(encoding="utf-8")
+    assert f"have {min(others):.2f} to {max(others):.2f} on validation nodes; the recipe that was there" in searches
+    assert f"has {tuned:.2f} and stays" in searches
+    assert tuned > max(others)
+    assert f"{sum(row['stage'] == 'drawn' for row in rows) // READINGS} draws" in searches
+    assert not any(row["stage"] == "test" for row in rows)
