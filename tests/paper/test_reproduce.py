@@ -197,7 +197,22 @@ def test_mistakes_are_named(words: list[str], complaint: str) -> None:
     assert complaint in str(result.exception)
 
 
-@pytest.mark.slow
+def test_a_piece_that_two_tables_share_is_counted_once(tmp_path: Path) -> None:
+    words = [
+        "--no-run",
+        "--seeds",
+        "1",
+        "--device",
+        "cpu",
+        "--out",
+        str(tmp_path / "a"),
+        "--cache",
+        str(tmp_path / "b"),
+    ]
+    result = CliRunner().invoke(app, ["reproduce", "targets", "mask-ablation", *words])
+    assert "Pieces of work: 30 not run" in result.output, "fifteen and eighteen, of which three are the same"
+
+
 @pytest.mark.slow
 def test_the_command_runs_what_is_missing_in_other_processes_and_writes_everything(tmp_path: Path) -> None:
     out, cache = tmp_path / "out", tmp_path / "cache"

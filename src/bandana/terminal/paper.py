@@ -121,7 +121,8 @@ def reproduce_and_show(plan: Plan, jobs: int, device: str, budget: float, run: b
     before = artifacts_on(plan.out)
     page = write_out(plan, items, _facts(plan))
     _tell_left_out(plan, before)
-    states = Counter(_word(item.result.failure) for members in items.values() for item in members)
+    pieces = {item.key: item.result.failure for members in items.values() for item in members}
+    states = Counter(map(_word, pieces.values()))
     counts = ", ".join(f"{count} {word}" for word, count in states.items())
     console.print(f"Pieces of work: {counts or 'none is needed'}.")
     console.print(f"Tables, figures and their numbers: [bold]{plan.out}[/bold]\nTo browse them: [bold]{page}[/bold]")
