@@ -48,13 +48,15 @@ CHANGES: Mapping[str, Mapping[str, Any]] = {
     "link": {"training.epochs": 1000, "training.schedule": "constant", "training.patience_evaluations": 15},
 }
 """Set for all cells of a task. A search has no time for 300 epochs of patience, as the released settings have it."""
+PLAIN = {"readout.smoothing": 0, "readout.skip": 0.0, "readout.skip_smoothing": 0, "probe.normalize": False}
 SETTLED: Mapping[str, Mapping[str, Any]] = {
-    cell: {"readout.smoothing": 0, "readout.skip": 0.0, "readout.skip_smoothing": 0, "probe.normalize": False}
-    for cell in ("photo-node", "computers-node")
+    "photo-node": PLAIN,
+    "computers-node": PLAIN,
+    "citeseer-link": {"features": "row_normalised", "model.readout": "concat", "model.target": "aligned"},
 }
 """Where earlier searches found nothing in an option, and trying it again would take longer than to train."""
-MORE: Mapping[str, Space] = {"node": {"copies": OneOf((1, 2, 4))}, "link": {}}
-"""What is searched besides; the spaces of the package leave out what multiplies the time of a trial."""
+MORE: Mapping[str, Space] = {"node": {"copies": OneOf((1, 2, 4))}, "citeseer-link": {"copies": OneOf((1, 2, 3))}}
+"""What is searched besides, in a task or a cell; the spaces of the package leave out what makes a trial much longer."""
 SEEDS = {"photo": 1, "computers": 1, "cs": 1, "physics": 1}
 """Pre-trainings per trial, where not two: these have thousands of validation nodes or links, and take longer."""
 SHARE = re.compile(r"(?=.*[1-9])\d+(\.\d+)?")
@@ -86,6 +88,20 @@ FIVE_LAYERS = {
 }
 OFTEN_DROPPED = {"model.decoder_dropout": 0.6, "model.negatives_per_edge": 4.0}
 WITH_FEATURES = {"readout.skip": 1.0, "readout.skip_smoothing": 2}
+CITESEER_LINK = {
+    "model.mask.temperature": 0.4,
+    "training.lr": 0.02,
+    "model.encoder.dropout": 0.8,
+    "model.decoder_dropout": 0.58,
+    "training.weight_decay": 1e-6,
+    "model.encoder.num_layers": 3,
+    "model.encoder.width": 128,
+    "model.negatives_per_edge": 1.0,
+    "model.decoder_width": 64,
+    "copies": 1,
+}
+"""What an earlier search found, but for its weight decay, which was 0."""
+CITESEER_LINK_WIDER = {**CITESEER_LINK, "model.encoder.width": 256}
 ALSO: Mapping[str, Sequence[Mapping[str, Any]]] = {
     "node": [{"model.decoder_dropout": 0.6}, {"model.target": "constant"}, TWO_LAYERS],
     "link": [{"model.decoder_dropout": 0.8}, OFTEN_DROPPED],
@@ -117,9 +133,13 @@ ALSO: Mapping[str, Sequence[Mapping[str, Any]]] = {
         {**WITH_FEATURES, "model.encoder.width": 512, "readout.skip": 0.6},
     ],
     "citeseer-link": [
-        WITH_FEATURES,
-        {**WITH_FEATURES, "model.decoder_dropout": 0.8},
-        {**WITH_FEATURES, "model.decoder_dropout": 0.8, "model.encoder.width": 512},
+        CITESEER_LINK,
+        CITESEER_LINK_WIDER,
+        {**CITESEER_LINK, "model.encoder.width": 512},
+        {**CITESEER_LINK, "copies": 3},
+        {**CITESEER_LINK_WIDER, "copies": 2},
+        {**CITESEER_LINK_WIDER, "model.negatives_per_edge": 4.0},
+        {**CITESEER_LINK_WIDER, "training.lr": 0.01},
     ],
     "computers-link": [
         {"model.decoder_dropout": 0.8},
@@ -132,8 +152,9 @@ ALSO: Mapping[str, Sequence[Mapping[str, Any]]] = {
 
 def search_of(method: str, dataset: str, task: Any, changes: Mapping[str, Any]) -> Search:
     """What is searched in one cell."""
-    changes = {**CHANGES[task], **SETTLED.get(f"{dataset}-{task}", {}), **changes}
-    space = without({**space_for(method, dataset, task), **MORE[task]}, changes)
+    cell = f"{dataset}-{task}"
+    changes = {**CHANGES[task], **SETTLED.get(cell, {}), **changes}
+    space = without({**space_for(method, dataset, task), **MORE.get(task, {}), **MORE.get(cell, {})}, changes)
     for option, limit in LIMITS.get(dataset, {}).items():
         if isinstance(dimension := space.get(option), OneOf):
             space[option] = OneOf(tuple(value for value in dimension.values if value <= limit))
