@@ -100,7 +100,7 @@ CITESEER_LINK = {
     "model.decoder_width": 64,
     "copies": 1,
 }
-"""What an earlier search found, but for its weight decay, which was 0."""
+"""What an earlier search found, without the features beside it and but for its weight decay, which was 0."""
 CITESEER_LINK_WIDER = {**CITESEER_LINK, "model.encoder.width": 256}
 ALSO: Mapping[str, Sequence[Mapping[str, Any]]] = {
     "node": [{"model.decoder_dropout": 0.6}, {"model.target": "constant"}, TWO_LAYERS],
