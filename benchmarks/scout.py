@@ -2,6 +2,7 @@
 
     python benchmarks/scout.py cora --data-root PATH --csv scouted.csv --jobs 16
     python benchmarks/scout.py citeseer --by validation --space agreement --csv scouted.csv --jobs 2 --device cpu
+    python benchmarks/scout.py pubmed --drawn scouted.csv --finalists 2 --copies 1 --csv decided.csv
 
 The 500 validation nodes of an official split cannot tell good settings from lucky ones (docs/findings.md). So a probe
 of the official training nodes is scored on all other labelled nodes but the test nodes
@@ -11,7 +12,8 @@ published figures out of reach? With `--by validation` only labels of the offici
 on the official split and on some that deal these nodes anew (`bandana.data.resplit.redrawn`).
 
 Settings are drawn as long as the time lasts. The best go on, as three copies over fresh seeds, beside the tuned recipe;
-the best of these by its mean is then scored on test nodes, which choose nothing here, over seeds from 0 on.
+the best of these by its mean is then scored on test nodes, which choose nothing here, over seeds from 0 on. With
+`--drawn` nothing is drawn: what an earlier call drew goes on.
 """
 
 import argparse
@@ -28,7 +30,7 @@ import torch
 from decide import DECAYS, OFFICIAL, REDRAWN, experiment_of
 from torch import Tensor
 
-from bandana.config import nest, patch
+from bandana.config import nest, parse_assignment, patch
 from bandana.data.features import preprocess
 from bandana.data.resplit import redrawn, widened
 from bandana.data.splits import NodeSplit
@@ -82,7 +84,7 @@ READINGS = [
 ]
 READ = {option for each in READINGS for option in each}
 BY = ("all", "validation")
-FIRST_SEED, FRESH_SEEDS, FINALISTS = 5000, (5001, 5002, 5003), 6
+FIRST_SEED, FRESH_SEEDS, FINALISTS, COPIES = 5000, (5001, 5002, 5003), 6, 3
 COLUMNS = ("dataset", "stage", "seed", "score", "settings")
 
 
@@ -132,15 +134,25 @@ def judge(
     return [(score(patch(experiment, nest({**each, "probe.repeats": 1}))), {**settings, **each}) for each in READINGS]
 
 
-def finalists(scored: Sequence[tuple[float, Settings]]) -> list[Settings | None]:
-    """The best settings, each in its best reading and as three copies, and the tuned recipe (None) beside them."""
+def earlier(path: Path, dataset: str) -> list[tuple[float, Settings]]:
+    """What another call drew for a data set, with the scores it had."""
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if (row["dataset"], row["stage"]) == (dataset, "drawn")]
+    written = [(float(row["score"]), row["settings"].lower().split()) for row in rows]
+    return [(score, dict(map(parse_assignment, words))) for score, words in written]
+
+
+def finalists(
+    scored: Sequence[tuple[float, Settings]], number: int = FINALISTS, copies: int = COPIES
+) -> list[Settings | None]:
+    """The best settings, each in its best reading and as several copies, and the tuned recipe (None) beside them."""
     best: dict[tuple[Any, ...], tuple[float, Settings]] = {}
     for score, settings in scored:
         key = tuple(value for option, value in settings.items() if option not in READ)
         if key not in best or best[key][0] < score:
             best[key] = (score, settings)
-    ranked = sorted(best.values(), key=lambda entry: -entry[0])[:FINALISTS]
-    return [None, *({**settings, "copies": 3} for _, settings in ranked)]
+    ranked = sorted(best.values(), key=lambda entry: -entry[0])[:number]
+    return [None, *({**settings, "copies": copies} for _, settings in ranked)]
 
 
 def main() -> None:
@@ -151,6 +163,10 @@ def main() -> None:
     parser.add_argument("--csv", type=Path, required=True)
     parser.add_argument("--by", choices=BY, default="all", help="the nodes that choose: all but test nodes, or fewer")
     parser.add_argument("--space", choices=SPACES, default="everything")
+    parser.add_argument("--drawn", type=Path, help="rows of an earlier call, whose draws go on in place of new ones")
+    parser.add_argument("--finalists", type=int, default=FINALISTS, help="settings that go on")
+    parser.add_argument("--copies", type=int, default=COPIES, help="of each of them")
+    parser.add_argument("--tuned", action=argparse.BooleanOptionalAction, default=True, help="the recipe beside them")
     parser.add_argument("--first-draw", type=int, default=0)
     parser.add_argument("--draws", type=int, default=1000)
     parser.add_argument("--seeds", type=int, default=10, help="of the test")
@@ -181,16 +197,21 @@ def main() -> None:
             return found
 
         for dataset in options.datasets:
-            numbers = range(options.first_draw, options.first_draw + options.draws)
-            draws = [(drawn(number, SPACES[options.space]), FIRST_SEED) for number in numbers]
-            scouted = scores(dataset, "drawn", draws, options.budget_seconds)
-            last = finalists(scouted)
+            if options.drawn:
+                scouted = earlier(options.drawn, dataset)
+            else:
+                numbers = range(options.first_draw, options.first_draw + options.draws)
+                draws = [(drawn(number, SPACES[options.space]), FIRST_SEED) for number in numbers]
+                scouted = scores(dataset, "drawn", draws, options.budget_seconds)
+            last = finalists(scouted, options.finalists, options.copies)[0 if options.tuned else 1 :]
             wanted = [(settings, seed) for seed in FRESH_SEEDS for settings in last]
             by_settings: dict[int, list[float]] = defaultdict(list)
             for score, settings in scores(dataset, "fresh", wanted, float("inf")):
                 by_settings[last.index(settings or None)].append(score)
             ranked = sorted(((fmean(own), place) for place, own in by_settings.items()), reverse=True)
-            print(dataset, f"{len(scouted) // len(READINGS)} draws", *ranked, sep="\n  ")
+            print(dataset, f"{len(scouted) // len(READINGS)} draws", *ranked, sep="\n  ", flush=True)
+            if not ranked:
+                continue
             tested = [
                 100 * score
                 for score, _ in scores(
