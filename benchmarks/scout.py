@@ -167,6 +167,7 @@ def main() -> None:
     parser.add_argument("--finalists", type=int, default=FINALISTS, help="settings that go on")
     parser.add_argument("--copies", type=int, default=COPIES, help="of each of them")
     parser.add_argument("--tuned", action=argparse.BooleanOptionalAction, default=True, help="the recipe beside them")
+    parser.add_argument("--set", nargs="+", default=[], metavar="OPTION=VALUE", help="of all that is drawn")
     parser.add_argument("--first-draw", type=int, default=0)
     parser.add_argument("--draws", type=int, default=1000)
     parser.add_argument("--seeds", type=int, default=10, help="of the test")
@@ -196,12 +197,13 @@ def main() -> None:
             file.flush()
             return found
 
+        fixed = dict(map(parse_assignment, options.set))
         for dataset in options.datasets:
             if options.drawn:
-                scouted = earlier(options.drawn, dataset)
+                scouted = [(score, {**settings, **fixed}) for score, settings in earlier(options.drawn, dataset)]
             else:
                 numbers = range(options.first_draw, options.first_draw + options.draws)
-                draws = [(drawn(number, SPACES[options.space]), FIRST_SEED) for number in numbers]
+                draws = [({**drawn(number, SPACES[options.space]), **fixed}, FIRST_SEED) for number in numbers]
                 scouted = scores(dataset, "drawn", draws, options.budget_seconds)
             last = finalists(scouted, options.finalists, options.copies)[0 if options.tuned else 1 :]
             wanted = [(settings, seed) for seed in FRESH_SEEDS for settings in last]

@@ -90,9 +90,10 @@ def test_an_earlier_scouting_goes_on_from_its_draws_to_test_nodes(tmp_path: Path
 
     monkeypatch.setattr(scout, "carry_out", here)
     command = ["scout.py", "cora", "--drawn", str(path), "--finalists", "1", "--copies", "2", "--seeds", "2"]
+    command += ["--set", "training.precision=bf16", "training.lr=0.5"]
     monkeypatch.setattr(sys, "argv", [*command, "--csv", str(tmp_path / "decided.csv"), "--device", "cpu"])
     scout.main()
-    best = {**drawings[2], "copies": 2}
+    best = {**drawings[2], "training.precision": "bf16", "training.lr": 0.5, "copies": 2}
     assert [entry for entry in asked if entry[0] == "fresh"] == [
         ("fresh", settings, seed) for seed in scout.FRESH_SEEDS for settings in (None, best)
     ]
