@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from bandana.data.splits import count_pairs
 from bandana.errors import UserError
 from bandana.graph import Graph, SparseFeatures
 from bandana.method import GraphSpec
@@ -171,6 +172,18 @@ def test_a_stand_in_has_the_degrees_and_features_of_the_graph() -> None:
     assert stand_in(graph, 10**6) is graph
     bare = replace(graph, x=Graph.from_edges(graph.edge_index, num_nodes=graph.num_nodes).x)
     assert stand_in(bare, 5_000).x.is_identity
+
+
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize(("nodes", "degree"), [(400, 150), (600, 400), (300, 298)])
+def test_a_stand_in_of_a_dense_graph_has_pairs_without_a_link(nodes: int, degree: int, directed: bool) -> None:
+    every_pair = torch.combinations(torch.arange(nodes)).T
+    kept = torch.randperm(every_pair.shape[1], generator=torch.Generator().manual_seed(0))[: nodes * degree // 2]
+    graph = Graph.from_edges(every_pair[:, kept], num_nodes=nodes, directed=directed)
+    for links in (20_000, 5_000):
+        small = stand_in(graph, links)
+        assert small.links.numel() <= max(count_pairs(small) / 2, graph.links.numel() * (small is graph))
+    assert choose(graph, epochs=1).estimate.seconds > 0
 
 
 def test_growth_is_linear_or_quadratic_and_noise_is_neither() -> None:

@@ -100,13 +100,15 @@ def estimate(graph: Graph, build: Build, training: TrainingConfig) -> Estimate:
 def stand_in(graph: Graph, links: int) -> Graph:
     """A random graph with about `links` links that has some of the nodes, with their degrees and features.
 
-    A graph that has no more links than that stands for itself.
+    Where links are many for each node, more nodes with lower degrees stand for them: so few would all be linked to each
+    other. A graph that has no more links than that stands for itself.
     """
     have = graph.links.numel()
     if have <= links:
         return graph
     draw = torch.Generator().manual_seed(SEED)
-    count = max(math.ceil(graph.num_nodes * links / have), 2)
+    sparse_enough = math.ceil((math.sqrt(2) if graph.directed else 2) * math.sqrt(links)) + 1
+    count = min(max(math.ceil(graph.num_nodes * links / have), sparse_enough), graph.num_nodes)
     nodes = torch.randperm(graph.num_nodes, generator=draw)[:count].sort().values.to(graph.device)
     popularity = graph.structure.row_sizes[nodes].double().cpu() + 1e-9
     edges = _distinct_links(popularity, links, graph.directed, draw)
