@@ -142,6 +142,34 @@ def test_other_features_are_refused() -> None:
         embedder.transform(replace(graph, x=graph.x[:, :4]))
 
 
+def test_columns_of_a_table_are_matched_by_name() -> None:
+    edges = pa.table({"source": list(range(30)), "target": [(node + 1) % 30 for node in range(30)]})
+    ages, sizes = [node % 7 for node in range(30)], [node * 1.5 for node in range(30)]
+    cities = ["Oslo" if node % 2 else "Rome" for node in range(30)]
+    table = {"id": list(range(30)), "age": ages, "size": sizes, "city": cities}
+    embedder = GraphEmbedder(**QUICK).fit(edges, features=pa.table(table))
+    assert embedder.model_.feature_names == ("age", "size", "city=Oslo", "city=Rome")
+    turned = {name: table[name] for name in ("city", "size", "id", "age")}
+    further = {"name": [f"person {node}" for node in range(30)], **turned}
+    for other in (turned, further):
+        assert np.array_equal(embedder.transform(edges, features=pa.table(other)), embedder.embedding_)
+    with pytest.raises(UserError, match="features: the model has not seen the feature 'city=Bern'"):
+        embedder.transform(edges, features=pa.table({**table, "city": ["Bern"] * 30}))
+    with pytest.raises(UserError, match="features: has no feature 'size', which the model reads"):
+        embedder.transform(edges, features=pa.table({"id": list(range(30)), "age": ages, "city": cities}))
+
+
+def test_features_of_an_array_are_taken_in_their_order() -> None:
+    edges = torch.stack([torch.arange(30), (torch.arange(30) + 1) % 30])
+    x = torch.randn(30, 3, generator=torch.Generator().manual_seed(0))
+    embedder = GraphEmbedder(**QUICK).fit(edges, features=x)
+    named = pa.table({"id": list(range(30)), **{f"column {place}": x[:, place].numpy() for place in range(3)}})
+    table = pa.table({"source": edges[0].numpy(), "target": edges[1].numpy()})
+    undirected = GraphEmbedder(**QUICK, directed=False).fit(edges, features=x)
+    np.testing.assert_allclose(undirected.transform(table, features=named), undirected.embedding_, atol=1e-5)
+    assert np.array_equal(embedder.transform(edges, features=x), embedder.embedding_)
+
+
 def test_transform_before_fit_is_refused() -> None:
     with pytest.raises(NotFittedError):
         GraphEmbedder().transform(two_groups())

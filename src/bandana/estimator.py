@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import NotFittedError
 from torch import Tensor
 
+from bandana.data.own_alignment import are_numbers
 from bandana.data.splits import EdgeSplit, split_edges
 from bandana.devices import resolve_device
 from bandana.graph import Graph
@@ -211,13 +212,13 @@ class GraphEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
         Args:
             X: The graph, as in `fit`.
-            features: Of its nodes, as in `fit`.
+            features: Of its nodes, as in `fit`; columns of a table may come in any order, further ones are left out.
 
         Raises:
             UserError: The graph has other features, or the model knows only the nodes it was fitted on.
         """
         model = self._fitted()
-        graph = self._as_graph(X, features).graph
+        graph = self._as_graph(X, features, () if are_numbers(model.feature_names) else model.feature_names).graph
         embedding = model.embed(graph.to(resolve_device(self.device)))
         result: Array = embedding.cpu().numpy()
         return result
@@ -288,7 +289,7 @@ class GraphEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             raise NotFittedError("GraphEmbedder: call fit first.")
         return self.model_
 
-    def _as_graph(self, anything: Any, features: Any) -> "OwnGraph":
+    def _as_graph(self, anything: Any, features: Any, wanted: tuple[str, ...] = ()) -> "OwnGraph":
         from bandana.data.convert import as_graph
 
-        return as_graph(anything, directed=self.directed, features=features, missing=self.missing)
+        return as_graph(anything, directed=self.directed, features=features, missing=self.missing, wanted=wanted)

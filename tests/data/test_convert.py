@@ -209,6 +209,16 @@ def test_arrays_beside_an_edge_index() -> None:
         assert own.label_names == ("0", "1")
 
 
+def test_rows_beyond_the_last_edge_are_isolated_nodes() -> None:
+    edge_index = np.array([[0, 1], [1, 2]])
+    own = as_graph(edge_index, features=np.ones((5, 2)), labels=np.array([0, 1, 0, 1, -1]))
+    assert own.graph.num_nodes == 5
+    assert own.graph.structure.row_sizes.tolist()[3:] == [0, 0]
+    assert as_graph(edge_index, labels=np.array([0, 1, 0, 1])).graph.num_nodes == 4
+    with pytest.raises(UserError, match=r"\[5\], got torch.int64 \(4,\)"):
+        as_graph(edge_index, features=np.ones((5, 2)), labels=np.array([0, 1, 0, 1]))
+
+
 def test_what_is_a_graph_already_stays_so() -> None:
     graph = Graph.from_edges(torch.tensor([[0], [1]]), num_nodes=3)
     own = as_graph(graph)
@@ -248,7 +258,7 @@ WORDY.add_edge(2, 3, weight=1.0)
         (np.array([[0, 10**18], [1, 2]]), {}, "1000000000000000000 with only 2 edges.*give a table"),
         (np.array([[0, -1], [1, 2]]), {}, "nodes are numbered"),
         (np.array([[0, 1], [0, 1]]), {}, "from a node to itself; add"),
-        (np.array([[0], [1]]), {"features": np.zeros((3, 2))}, "3 rows for 2 nodes"),
+        (np.array([[0], [2]]), {"features": np.zeros((2, 2))}, "2 rows for 3 nodes"),
         (np.array([[0], [1]]), {"features": np.array([[0.0], [np.nan]])}, "NaN"),
         (sparse.csr_matrix((2, 3)), {}, "square"),
         (sparse.csr_matrix((3, 3)), {}, "no entry"),

@@ -14,6 +14,7 @@ from bandana.cli import app
 from bandana.data.own_additions import read_addition
 from bandana.data.tables import read_graph
 from bandana.errors import UserError
+from bandana.graph import dense
 from bandana.own import automatic
 from bandana.own.calibration import Estimate
 from bandana.own.outputs import open_output
@@ -149,6 +150,36 @@ def test_columns_are_matched_by_name_and_an_unseen_category_is_refused(old: Path
     partial = write(tmp_path / "p.csv", "id,age", ["q,50"])
     with pytest.raises(UserError, match=r"p\.csv: has no feature 'team=blue', which the model reads; add"):
         read_addition(edges, partial, before.graph, names, {})
+
+
+def test_columns_that_the_model_has_not_learned_from_are_left_out_with_a_word(tmp_path: Path) -> None:
+    """A column of names is prose in a long table, and could be categories in a short one."""
+    write(tmp_path / "e.csv", "source,target", [f"n{a},n{(a + 1) % 60}" for a in range(60)])
+    rows = [f"n{a},{20 + a % 31},Ann {a} Smith,{TEAMS[a % 3]}" for a in range(60)]
+    own = read_graph(tmp_path / "e.csv", features=write(tmp_path / "p.csv", "id,age,full name,team", rows))
+    assert own.feature_names == ("age", "team=blue", "team=green", "team=red")
+    edges = write(tmp_path / "e2.csv", "source,target", ["q,n1", "r,n2"])
+    people = write(tmp_path / "p2.csv", "id,full name,size,team,age", ["q,Bob,1.5,red,50", "r,Cid,,blue,60"])
+    read = read_addition(edges, people, own.graph, own.feature_names, {})
+    assert read.nodes is not None
+    assert read.nodes.x.tolist() == [[50, 0, 0, 1], [60, 1, 0, 0]]
+    left_out = [note for note in read.notes if "has not learned from it" in note]
+    assert [re.findall("'(.*)'", note) for note in left_out] == [["full name"], ["size"]]
+
+
+def test_many_categories_in_a_short_table_are_still_categories(tmp_path: Path) -> None:
+    write(tmp_path / "e.csv", "source,target", [f"n{a},n{(a + 1) % 90}" for a in range(90)])
+    rows = [f"n{a},city {a % 30}" for a in range(90)]
+    own = read_graph(tmp_path / "e.csv", features=write(tmp_path / "p.csv", "id,city", rows))
+    assert len(own.feature_names) == 30
+    edges = write(tmp_path / "e2.csv", "source,target", [f"q{a},n1" for a in range(25)])
+    people = write(tmp_path / "p2.csv", "id,city", [f"q{a},city {a}" for a in range(25)])
+    read = read_addition(edges, people, own.graph, own.feature_names, {})
+    assert read.nodes is not None
+    assert read.nodes.node_ids is not None
+    places = dense(read.nodes.x).argmax(1).tolist()
+    found = {name: own.feature_names[place] for name, place in zip(read.nodes.node_ids, places, strict=True)}
+    assert found == {f"q{a}": f"city=city {a}" for a in range(25)}
 
 
 def test_ids_keep_the_kind_that_the_graph_has(old: Path, tmp_path: Path) -> None:

@@ -246,7 +246,22 @@ def _shape(cell: str) -> str:
     return "".join(kind for kind, _ in groupby(kinds))
 
 
+def first_repeated(names: Sequence[str]) -> str | None:
+    """The first name that comes a second time."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None
+
+
+def lists_entries(names: Sequence[str]) -> bool:
+    """Whether a table has a row for each node and feature, with the columns id, feature and value."""
+    return len(names) == 3 and {"feature", "value"} < {plain(name) for name in names}
+
+
 def _refuse_repeated(names: Sequence[str], place: str) -> None:
-    twice = next((name for name in names if names.count(name) > 1), None)
+    twice = first_repeated(names)
     if twice is not None:
         raise UserError(f"{place}: the header names {twice!r} twice; give every column its own name.")

@@ -1,6 +1,6 @@
 """From whatever Python holds a graph in to a `Graph`: a path, a table of edges, NetworkX, SciPy, PyG, an edge_index."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from numbers import Integral
@@ -14,7 +14,8 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from bandana.data.own_features import IMPUTE, LARGEST, Missing, choose_features
+from bandana.data.own_entries import LARGEST
+from bandana.data.own_features import IMPUTE, Missing, choose_features
 from bandana.data.own_files import read_source
 from bandana.data.own_source import Choose, Source, source_of_table
 from bandana.data.tables import OwnGraph, choose_edges, choose_labels, graph_of_sources
@@ -38,6 +39,7 @@ def as_graph(
     weight: str | None = None,
     time: str | None = None,
     missing: Missing = "refuse",
+    wanted: Sequence[str] = (),
 ) -> OwnGraph:
     """Understand a graph.
 
@@ -54,6 +56,7 @@ def as_graph(
         weight: Name of the column of weights; of the edge attribute in NetworkX, by default ``weight``.
         time: Name of the column of times.
         missing: Whether a missing feature is an error, or imputed; see `read_graph`.
+        wanted: Names of the features that a model reads: those of a table are brought into their order.
 
     Raises:
         UserError: It is none of these, or something in it is wrong.
@@ -83,7 +86,14 @@ def as_graph(
         classes = _source(labels, where, lambda names: choose_labels(names, where))
     with _in_python():
         own = graph_of_sources(
-            edges, about_nodes, classes, asked=asked, directed=bool(directed), missing=missing, nodes=nodes
+            edges,
+            about_nodes,
+            classes,
+            asked=asked,
+            directed=bool(directed),
+            missing=missing,
+            nodes=nodes,
+            wanted=wanted,
         )
     if all(name is node for node, name in called.items()):
         return own
@@ -146,7 +156,8 @@ def _complete(thing: Any, directed: bool | None) -> OwnGraph:
 
 def _numbered(thing: Any, directed: bool | None, features: Any, labels: Any) -> OwnGraph:
     """The graph of a matrix or of an edge_index, whose nodes are their own ids."""
-    weight = None
+    weight, x = None, _checked_sizes(_rows_of(features))
+    y = None if labels is None else torch.as_tensor(labels).long()
     if sparse.issparse(thing):
         sender, receiver, weight, num_nodes = _entries_of_matrix(thing)
     else:
@@ -163,7 +174,7 @@ def _numbered(thing: Any, directed: bool | None, features: Any, labels: Any) -> 
                 f"edge_index: names the node {num_nodes - 1} with only {ends.shape[1]} edges, so that nearly all nodes "
                 f"would be empty; give a table with the columns source and target, where ids may be anything."
             )
-    x, y = _checked_sizes(_rows_of(features)), None if labels is None else torch.as_tensor(labels).long()
+        num_nodes = max(num_nodes, *(rows.shape[0] for rows in (x, y) if rows is not None and rows.shape), 0)
 
     def build(directed: bool) -> Graph:
         ends = torch.stack([sender, receiver])

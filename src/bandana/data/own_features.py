@@ -9,7 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import torch
 
-from bandana.data.columns import MISSING, id_column, is_number, plain
+from bandana.data.columns import MISSING, id_column, is_number, lists_entries, plain
+from bandana.data.own_alignment import columns_of, places_of, spread
+from bandana.data.own_entries import LARGEST, NodeFeatures, entry_table, sparse_matrix
 from bandana.data.own_source import Source, Wanted
 from bandana.data.own_values import (
     Indices,
@@ -18,10 +20,7 @@ from bandana.data.own_values import (
     categories,
     is_text,
     numbers,
-    open_book,
-    text_ids,
 )
-from bandana.engine.structure import build_structure
 from bandana.errors import UserError
 from bandana.graph import SPARSE_BELOW_DENSITY, Features, SparseFeatures
 
@@ -31,18 +30,8 @@ MOST_CATEGORIES = 1000
 FEW_CATEGORIES = 20
 """Up to this many are always taken as categories; more only if they repeat, so that names are not."""
 MOSTLY = 0.9
-LARGEST = 1e30
-"""Beyond this, sums over all nodes leave the range of float32, and so do means."""
 IMPUTE = "--missing impute"
 """How the command line is asked to impute."""
-
-
-class NodeFeatures(NamedTuple):
-    """What a table says of the nodes, with a name for each column of `x` and remarks on how it came about."""
-
-    x: Features
-    names: tuple[str, ...]
-    notes: tuple[str, ...]
 
 
 class _Column(NamedTuple):
@@ -54,12 +43,13 @@ class _Column(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """Which node each row of a table is about."""
+    """Which node each row of a table is about, and which columns a model reads; none where there is no model yet."""
 
     source: Source
     nodes: Indices
     num_nodes: int
     missing: Missing
+    read: frozenset[str]
 
     def spread(self, values: Numbers) -> Numbers:
         """From the order of the rows to that of the nodes, NaN for those without a row."""
@@ -71,12 +61,17 @@ class _Rows(NamedTuple):
 def choose_features(names: Sequence[str]) -> Wanted:
     """All columns. Ids stay text, and so do the names of features in a sparse table."""
     own = id_column(names)
-    named = tuple(name for name in names if _is_sparse(names) and plain(name) == "feature")
+    named = tuple(name for name in names if lists_entries(names) and plain(name) == "feature")
     return Wanted(tuple(names), (own, *named))
 
 
 def node_features(
-    source: Source, ids: TextIds, nodes: Indices, node_ids: list[object], missing: Missing
+    source: Source,
+    ids: TextIds,
+    nodes: Indices,
+    node_ids: list[object],
+    missing: Missing,
+    wanted: Sequence[str] = (),
 ) -> NodeFeatures:
     """Build the features of all nodes.
 
@@ -86,12 +81,33 @@ def node_features(
         nodes: ``[rows]`` the node of each row.
         node_ids: All nodes.
         missing: Whether a missing value is an error, or becomes the column's mean or a category of its own.
+        wanted: Features of a model that is there already. Then these are what comes back, in this order.
 
     Raises:
-        UserError: A node has two rows, or something is missing, infinite or no feature.
+        UserError: A node has two rows, something is missing, infinite or no feature, or a model does not know it.
     """
-    if _is_sparse(source.names):
-        return _sparse_table(source, nodes, len(node_ids))
+    # In a table of single entries the name of the feature is an id, too, and what has no row is zero.
+    by_entry = lists_entries(source.names)
+    if by_entry:
+        found = entry_table(source, nodes, len(node_ids))
+    else:
+        found = _full_table(source, ids, nodes, node_ids, missing, columns_of(wanted))
+    if not wanted:
+        return found
+    places = places_of(found.names, wanted, source.name, by_entry=by_entry)
+    x = spread(found.x, places, len(wanted), sparse=isinstance(found.x, SparseFeatures))
+    return NodeFeatures(x, tuple(wanted), found.notes)
+
+
+def _full_table(
+    source: Source,
+    ids: TextIds,
+    nodes: Indices,
+    node_ids: list[object],
+    missing: Missing,
+    read: frozenset[str],
+) -> NodeFeatures:
+    """A row per node and a column per feature; only some columns, where they are named."""
     own = id_column(source.names)
     _refuse_repeated(source, ids, nodes)
     absent = np.setdiff1d(np.arange(len(node_ids)), nodes)
@@ -103,10 +119,12 @@ def node_features(
         )
     if absent.size:
         notes.append(f"Without a row in {source.name}, their features therefore imputed: {absent.size:,} nodes.")
-    rows = _Rows(source, nodes, len(node_ids), missing)
+    rows = _Rows(source, nodes, len(node_ids), missing, read)
     columns: list[_Column] = []
     for name in source.names:
-        if name != own:
+        if read and name not in {own, *read}:
+            notes.append(f"Column {name!r} of {source.name} is left out: the model has not learned from it.")
+        elif name != own:
             columns.extend(_encode(rows, name, notes))
     if not columns:
         raise UserError(
@@ -157,7 +175,7 @@ def _indicators(rows: _Rows, name: str, notes: list[str]) -> Iterator[_Column]:
     if not found:
         notes.append(f"Column {name!r} of {rows.source.name} is empty and left out.")
         return
-    if len(found) > min(MOST_CATEGORIES, max(FEW_CATEGORIES, len(codes) // 2)):
+    if not rows.read and len(found) > min(MOST_CATEGORIES, max(FEW_CATEGORIES, len(codes) // 2)):
         notes.append(
             f"Column {name!r} of {rows.source.name} is left out: {len(found):,} different texts in {len(codes):,} rows "
             f"are names or prose rather than categories."
@@ -207,7 +225,7 @@ def _matrix(columns: list[_Column], num_nodes: int) -> Features:
         return torch.from_numpy(dense).to(torch.get_default_dtype())
     parts = [np.broadcast_arrays(*entry) for entry in _entries(columns, num_nodes)]
     row, place, values = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    return _sparse(row, place, values, num_nodes, width)
+    return sparse_matrix(row, place, values, num_nodes, width)
 
 
 def _entries(
@@ -222,41 +240,6 @@ def _entries(
         elif column.codes is not None:
             yield np.arange(num_nodes), first + column.codes, np.float32(1)
         first += len(column.names)
-
-
-def _sparse_table(source: Source, nodes: Indices, num_nodes: int) -> NodeFeatures:
-    """Features as entries: id, feature, value. What has no row is zero."""
-    column = {plain(name): name for name in source.names}
-    features = text_ids(source, column["feature"])
-    values = numbers(source, column["value"])
-    wrong = ~(np.abs(values) <= LARGEST)
-    if wrong.any():
-        row = int(wrong.argmax())
-        raise UserError(
-            f"{source.row(row)}: the value is missing, infinite or over {LARGEST:g}; correct it, or drop the row, "
-            f"which means zero."
-        )
-    book = open_book(features)
-    place = book.find(features)
-    _, first = np.unique(nodes * len(book.ids) + place, return_index=True)
-    if first.size < len(nodes):
-        row = int(np.setdiff1d(np.arange(len(nodes)), first)[0])
-        raise UserError(f"{source.row(row)}: this node has had this feature before; keep one row for each pair.")
-    names = tuple(book.texts.to_pylist())
-    kept = values != 0
-    x = _sparse(nodes[kept], place[kept], values[kept], num_nodes, len(names))
-    return NodeFeatures(x, names, (f"{source.name}: {kept.sum():,} entries of {len(names):,} sparse features.",))
-
-
-def _sparse(
-    row: Indices, place: Indices, values: npt.NDArray[np.floating], num_nodes: int, width: int
-) -> SparseFeatures:
-    structure, order = build_structure(torch.from_numpy(row), torch.from_numpy(place), num_nodes, width)
-    return SparseFeatures(structure, torch.from_numpy(values).to(torch.get_default_dtype())[order])
-
-
-def _is_sparse(names: Sequence[str]) -> bool:
-    return len(names) == 3 and {"feature", "value"} < {plain(name) for name in names}
 
 
 def _refuse_repeated(source: Source, ids: TextIds, nodes: Indices) -> None:

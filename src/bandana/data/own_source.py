@@ -5,7 +5,7 @@ from typing import NamedTuple, TypeAlias
 
 import pyarrow as pa
 
-from bandana.data.columns import Layout
+from bandana.data.columns import Layout, first_repeated
 from bandana.errors import UserError
 
 MOST_ROWS = 1_000_000_000
@@ -58,7 +58,7 @@ def source_of_table(table: pa.Table, name: str, choose: Choose) -> Source:
 
 def checked_names(names: Sequence[str], place: str) -> tuple[str, ...]:
     """The names, if there are any and each is there once."""
-    twice = next((name for name in names if names.count(name) > 1), None)
+    twice = first_repeated(names)
     if twice is not None:
         raise UserError(f"{place}: two columns are named {twice!r}; give every column its own name.")
     if not names:

@@ -115,8 +115,12 @@ def graph_of_sources(
     directed: bool,
     missing: Missing,
     nodes: Source | None = None,
+    wanted: Sequence[str] = (),
 ) -> OwnGraph:
-    """Put tables together into a graph; see `read_graph`. A further table, `nodes`, may name isolated ones."""
+    """Put tables together into a graph; see `read_graph`.
+
+    A further table, `nodes`, may name isolated ones, and `wanted` the features of a model that the graph is for.
+    """
     columns = edge_columns(edges.names, asked, edges.name)
     ends = text_ids(edges, columns.source), text_ids(edges, columns.target)
     weight = None if columns.weight is None else positive_numbers(edges, columns.weight)
@@ -136,7 +140,7 @@ def graph_of_sources(
         notes += _seen(features, f"ids in {id_column(features.names)!r}", features.names) + _doubts(features)
         described = book.find(rows)
         notes += _alone(sender, receiver, described, book, features.name)
-        x, feature_names, about_features = node_features(features, rows, described, book.ids, missing)
+        x, feature_names, about_features = node_features(features, rows, described, book.ids, missing, wanted)
         graph = replace(graph, x=x)
         notes += about_features
     label_names = None
@@ -262,7 +266,8 @@ def _seen(source: Source, uses: str, used: Sequence[str], advice: str = "") -> l
     """What was understood of a table, and which of its columns are not used."""
     written = "" if source.layout is None else f"{source.layout.describe()}; "
     notes = [f"{source.name}: {written}{uses}."]
-    left = [name for name in source.names if name not in used]
+    read = set(used)
+    left = [name for name in source.names if name not in read]
     if left:
         notes.append(f"Not used: {', '.join(map(repr, left[:8]))}{' …' if len(left) > 8 else ''}{advice}.")
     return notes

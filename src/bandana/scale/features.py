@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bandana.data.columns import id_column, label_column, plain
+from bandana.data.columns import id_column, label_column, lists_entries
 from bandana.data.own_files import read_source
 from bandana.data.own_source import Source, Wanted
 from bandana.data.own_values import Numbers, categories, numbers
@@ -26,7 +26,7 @@ def choose_numbers(names: Sequence[str]) -> Wanted:
     Raises:
         UserError: It lists entries, which only a whole table can be made of.
     """
-    if len(names) == 3 and {"feature", "value"} < {plain(name) for name in names}:
+    if lists_entries(names):
         raise UserError("--features: a table of single entries cannot be streamed; write a row of numbers per node.")
     return Wanted(tuple(names), (id_column(names),))
 

@@ -169,5 +169,6 @@ def _explained(path: Path) -> Iterator[None]:
 
 def unused(stream: Stream, used: Sequence[str]) -> list[str]:
     """A remark on the columns that are not read."""
-    left = [name for name in stream.names if name not in used]
+    read = set(used)
+    left = [name for name in stream.names if name not in read]
     return [f"Not used of {stream.path}: {', '.join(map(repr, left[:8]))}."] if left else []
