@@ -35,7 +35,8 @@ from bandana.scale.distributed import World
 from bandana.scale.partitioning import Indices, metis_fits, metis_parts, stream_parts
 from bandana.scale.store import Store, write_store
 from bandana.scale.training import Job, train_on_store, validation_score
-from bandana.store_experiment import Judge, StoreExperiment, spec_of
+from bandana.store_experiment import StoreExperiment, spec_of
+from bandana.store_judge import Judge
 from bandana.training.trainer import Precision, TrainingState, pretrain
 from bandana.workers import carry_out
 
@@ -93,7 +94,7 @@ def compare(piece: Piece, way: Way, folder: Path, device: str) -> dict[str, Any]
     torch.set_num_threads(1)
     where, metric = resolve_device(device), METRIC[piece.task]
     place, changes = store_folder(folder, way, piece.dataset), dict(map(parse_assignment, way.changes))
-    experiment = StoreExperiment.of("bandana", place, piece.task, changes)
+    experiment = StoreExperiment.of("bandana", place, piece.task, changes, named=piece.dataset)
     store = Store.open(place)
     judge = Judge.of(experiment, store, piece.seed, where)
     if piece.task == "link":

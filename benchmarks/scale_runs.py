@@ -30,7 +30,8 @@ from bandana.scale.batches import read_excerpt, training_graph
 from bandana.scale.blocks import OUTPUT
 from bandana.scale.store import Store
 from bandana.store_estimate import estimate_run
-from bandana.store_experiment import Judge, StoreExperiment
+from bandana.store_experiment import StoreExperiment
+from bandana.store_judge import Judge
 from bandana.training.trainer import pretrain
 
 CPU = torch.device("cpu")

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from bandana.graph import Graph
 from bandana.method import Method
 from bandana.scale.store import Store, write_store
-from bandana.store_experiment import Judge, StoreExperiment, run_store
+from bandana.store_experiment import StoreExperiment, run_store
+from bandana.store_judge import Judge
 from bandana.training.trainer import TrainingState, pretrain
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"

@@ -28,7 +28,8 @@ from bandana.scale.estimate import Costs, Memory, Model, Sizes, TrainingPiece, t
 from bandana.scale.joint import JointBatchNorm, JointLoss
 from bandana.scale.store import Store, write_store
 from bandana.scale.training import Job, SeenEnoughError, batch_of, rest_of_epoch, take_step, validation_score
-from bandana.store_experiment import Judge, StoreExperiment, spec_of
+from bandana.store_experiment import StoreExperiment, spec_of
+from bandana.store_judge import Judge
 from bandana.training.memory import tensor_bytes
 from bandana.training.trainer import TrainingState, make_optimizers
 
@@ -202,7 +203,7 @@ def _time_judge(experiment: StoreExperiment, store: Store, method: Method, devic
     with torch.no_grad():
         tensors = tensor_bytes(lambda: score(1), device)
         short_s, long_s = (_timed(partial(score, epochs))[0] for epochs in (1, 1 + PROBE_EPOCHS))
-    per_epoch_s = max(long_s - short_s, 0.0) / PROBE_EPOCHS if store.labels is not None else 0.0
+    per_epoch_s = max(long_s - short_s, 0.0) / PROBE_EPOCHS if judged.labels is not None else 0.0
     scored_s = short_s + (probe.epochs - 1) * per_epoch_s
     return read_s + (1 + floors) * scored_s, tensors
 

@@ -4,43 +4,37 @@ Under ``torchrun`` every process trains; the leading one alone evaluates and wri
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal, NamedTuple
 
-import numpy as np
 import torch
-from torch import Tensor
 
 from bandana import model_folder
 from bandana.config import nest, patch, to_table
-from bandana.data.splits import SplitConfig, split_nodes
+from bandana.data.splits import SplitConfig
 from bandana.devices import resolve_device
 from bandana.errors import UserError
-from bandana.evaluation.dot_product_probe import dot_product_probe
-from bandana.evaluation.linear_probe import LinearProbeConfig, linear_probe
+from bandana.evaluation.linear_probe import LinearProbeConfig
 from bandana.experiment import Experiment, Task, build, embed
 from bandana.graph import Graph, dense
 from bandana.method import GraphSpec, Method
 from bandana.own.trained import TrainedModel, nodes_fingerprint, weight_shapes
-from bandana.paper.cookbook import recipe
+from bandana.paper.cookbook import UNNAMED, recipe
 from bandana.registry import all_methods, get_method
-from bandana.reporting.record import Metrics, RunFolder, RunRecord, SeedRecord
+from bandana.reporting.record import RunFolder, RunRecord, SeedRecord
 from bandana.scale.batches import (
-    Region,
     ShardConfig,
-    evaluation_parts,
     plan_epoch,
-    read_region,
-    region_with_all_links,
 )
 from bandana.scale.distributed import World, joined, leading, started_processes
 from bandana.scale.seal import DESCRIPTION
 from bandana.scale.store import Store
 from bandana.scale.training import Job, train_on_store
 from bandana.seeds import OnSeed
+from bandana.store_judge import Judge, check_labels
 from bandana.training.early_stopping import Monitor
 from bandana.training.trainer import OnEpoch, TrainingConfig, TrainingState
 
@@ -68,15 +62,17 @@ class StoreExperiment:
             )
 
     @classmethod
-    def of(cls, method: str, folder: Path, task: str | None, changes: Mapping[str, Any]) -> "StoreExperiment":
-        """The method's recipe for graphs of no particular name, with dotted changes on top.
+    def of(
+        cls, method: str, folder: Path, task: str | None, changes: Mapping[str, Any], *, named: str = UNNAMED
+    ) -> "StoreExperiment":
+        """The method's recipe for graphs of no particular name, or for a data set, with dotted changes on top.
 
         Raises:
             UserError: An unknown method, option or value, or a method that cannot learn from parts.
         """
         _check_shardable(method)
         labelled = Store.open(folder).labels is not None
-        base = recipe(method, folder.name, task or ("node" if labelled else "link"))  # type: ignore[arg-type]
+        base = recipe(method, named, task or ("node" if labelled else "link"))  # type: ignore[arg-type]
         default = cls(
             method=method,
             dataset=str(folder),
@@ -147,6 +143,8 @@ def run_store(
     store = Store.open(Path(experiment.dataset))
     spec, where = spec_of(experiment, store), resolve_device(device)
     check_groups(experiment.shards, store, started_processes())
+    for seed in seeds:
+        check_labels(experiment, store, seed)
     target = RunFolder.open(folder, to_table(experiment)) if leading() else RunFolder(folder)
     with joined(where, experiment.shards.patience_seconds) as world:
         finished = [world.agree(float(world.leads and target.finished(seed) is not None)) for seed in seeds]
@@ -178,8 +176,8 @@ def _train(
         method=experiment.method, dataset=experiment.dataset, task=experiment.task, model=experiment.model
     )
     untrained, method = (build(named, spec, seed) for _ in range(2))
-    where = method.to(world.device), store, experiment.training, experiment.shards, seed, world
-    job = Job(*where, experiment.monitor)
+    settings = experiment.training, experiment.shards, seed, world, experiment.monitor
+    job = Job(method.to(world.device), store, *settings)
     state = train_on_store(job, checkpoint=target.checkpoint(seed), on_epoch=on_epoch)
     return Trained(seed, method, untrained, state)
 
@@ -221,40 +219,6 @@ def _finish(
     )
     model_folder.save(target.checkpoint(trained.seed).parent / "model", model)
     target.finish(record, trained.method.state_dict())
-
-
-@dataclass(frozen=True, eq=False)
-class Judge:
-    """Scores embeddings of the parts that are evaluated: by held-out links, and by labels where there are any."""
-
-    region: Region
-    whole: Graph
-    labels: Tensor | None
-    probe: LinearProbeConfig
-    seed: int
-    facts: dict[str, Any]
-
-    @classmethod
-    def of(cls, experiment: StoreExperiment, store: Store, seed: int, device: torch.device) -> "Judge":
-        parts = evaluation_parts(store, experiment.shards, seed)
-        region = read_region(store, parts, experiment.shards, seed).to(device)
-        whole = region_with_all_links(store, parts, experiment.shards, seed).to(device)
-        assert region.graph.origin is not None
-        rows = region.graph.origin.rows.cpu().numpy()
-        labels = None if store.labels is None else torch.from_numpy(store.labels[rows].astype(np.int64)).to(device)
-        facts = {
-            "parts": f"{parts.numel()} of {store.num_parts}",
-            "validation links": region.valid.positive.shape[1],
-            "test links": region.test.positive.shape[1],
-        }
-        return cls(region, whole, labels, experiment.probe, seed, facts)
-
-    def score(self, embedding_of: Callable[[Graph], Tensor]) -> Metrics:
-        metrics = dot_product_probe(embedding_of(self.region.graph), self.region.test)
-        if self.labels is not None:
-            nodes = split_nodes(self.labels, seed=self.seed)
-            metrics |= linear_probe(embedding_of(self.whole), self.labels, nodes, self.probe, self.seed)
-        return metrics
 
 
 def _fingerprint(graph: Graph, store: Store) -> str:

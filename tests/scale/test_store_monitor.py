@@ -1,5 +1,6 @@
 """What a run on a store takes over from the recipe: the held-out shares, and what chooses the weights."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -40,11 +41,17 @@ def job_of(store: Store, monitor: Monitor, method_class: type[Bandana] = Bandana
 
 @pytest.mark.parametrize("task", ["node", "link"])
 def test_a_store_gets_the_shares_and_the_monitor_of_the_recipe(store: Store, task: str) -> None:
-    experiment = StoreExperiment.of("bandana", store.folder, task, {})
+    experiment = StoreExperiment.of("bandana", store.folder, task, {}, named="cora")
     expected = recipe("bandana", "cora", task)  # type: ignore[arg-type]
     assert experiment.monitor == expected.monitor
     assert experiment.shards.valid_links == expected.split.valid_edges
     assert experiment.shards.test_links == expected.split.test_edges
+
+
+def test_the_name_of_a_folder_says_nothing_about_the_graph_in_it(store: Store, tmp_path: Path) -> None:
+    other = clustered_store(tmp_path / "mine")
+    named, unnamed = (StoreExperiment.of("bandana", each.folder, "node", {}) for each in (store, other))
+    assert replace(named, dataset="") == replace(unnamed, dataset="")
 
 
 @pytest.mark.parametrize("monitor", ["dot_product", "decoder"])

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ from processes import clustered_store
 from bandana import model_folder
 from bandana.__main__ import main
 from bandana.experiment import embed
-from bandana.scale.store import Store
+from bandana.scale.store import Store, write_store
 
 QUICK = ("training.epochs=4", "training.evaluate_every=2", "model.encoder.width=8", "probe.repeats=1", "probe.epochs=5")
 SETTINGS = [word for text in (*QUICK, "shards.parts_per_group=1") for word in ("--set", text)]
@@ -67,6 +68,20 @@ def test_a_run_on_a_store_leaves_a_record_a_model_and_vectors(command: Command, 
     model, store = model_folder.load(tmp_path / "out/seed-0/model"), Store.open(tmp_path / "store")
     vectors = torch.from_numpy(np.load(tmp_path / "vectors" / "embeddings.npy"))
     torch.testing.assert_close(vectors, embed(model.method, store.graph()), rtol=1e-5, atol=1e-6)
+
+
+def test_too_few_labels_are_told_before_training_and_links_do_without(command: Command, tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "store")
+    few = replace(store.graph(), y=torch.where(torch.arange(store.num_nodes) % 20 == 0, store.graph().y, -1))
+    write_store(tmp_path / "few", few, torch.arange(store.num_nodes) // 12)
+    words = ("run", "bandana", "few", *SETTINGS, "--device", "cpu", "--out", "out")
+    refused = command(*words, "--task", "node")
+    assert refused.code == 2
+    assert "only 5 of the nodes" in refused.err
+    assert not (tmp_path / "out").exists()
+    links = command(*words, "--task", "link")
+    assert links.code == 0, links.err
+    assert set(json.loads((tmp_path / "out" / "record.json").read_text())["summary"]) >= {"auc", "ap"}
 
 
 def test_other_settings_in_the_same_folder_are_refused(command: Command) -> None:

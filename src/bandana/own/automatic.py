@@ -21,7 +21,7 @@ from bandana.method import GraphSpec, Method
 from bandana.methods.bandana import BandanaConfig
 from bandana.own.calibration import Estimate, estimate
 from bandana.own.sizes import SIZES, Size
-from bandana.paper.cookbook import recipe
+from bandana.paper.cookbook import UNNAMED, recipe
 from bandana.parts.encoders import EncoderConfig
 from bandana.parts.floor import Floor
 from bandana.registry import get_method
@@ -197,9 +197,9 @@ def _for_bandana(graph: Graph, size: Size, dimensions: int | None) -> Plan:
 def _from_recipe(graph: Graph, name: str, size: Size) -> Plan:
     """The general part of the method's recipe, with as many steps as the graph's size allows."""
     try:
-        general = recipe(name, "own graph", "link")
+        general = recipe(name, UNNAMED, "link")
     except UserError:
-        general = recipe(name, "own graph", "node")
+        general = recipe(name, UNNAMED, "node")
     training, batched = general.training, general.training.edge_batch_size > 0
     batch = _batch(graph, size) if batched else 0
     epochs = min(training.epochs, math.ceil(size.steps / _steps_per_epoch(graph, batch)))

@@ -14,6 +14,8 @@ from bandana.errors import UserError, did_you_mean
 from bandana.experiment import Experiment, Task
 from bandana.registry import get_method
 
+UNNAMED = "own graph"
+"""In place of a data set: what a recipe has for graphs of no particular name."""
 RECIPES = Path(str(files("bandana.paper") / "recipes"))
 
 
