@@ -95,9 +95,18 @@ def test_direction_is_found_out_from_pattern_and_weights() -> None:
     equal = Data(edge_index=both, edge_weight=torch.tensor([2.0, 2.0, 3.0, 3.0]), num_nodes=3)
     assert edge_dict(Graph.from_pyg(equal)) == {(0, 1): 2, (1, 0): 2, (1, 2): 3, (2, 1): 3}
     assert not Graph.from_pyg(equal).directed
+
     unequal = Data(edge_index=both, edge_weight=torch.tensor([2.0, 4.0, 3.0, 3.0]), num_nodes=3)
     assert Graph.from_pyg(unequal).directed
     assert edge_dict(Graph.from_pyg(unequal)) == {(0, 1): 2, (1, 0): 4, (1, 2): 3, (2, 1): 3}
+
+
+@pytest.mark.parametrize("y", [[0.0, 1.5, 2.0], [0.0, float("nan"), 1.0]])
+def test_targets_that_are_no_classes_are_refused(y: list[float]) -> None:
+    edges = torch.tensor([[0, 1], [1, 2]])
+    with pytest.raises(UserError, match="y must be one whole number per node"):
+        Graph.from_pyg(Data(edge_index=edges, num_nodes=3, y=torch.tensor(y)))
+    assert Graph.from_pyg(Data(edge_index=edges, num_nodes=3, y=torch.tensor([0.0, 1.0, 1.0]))).y.tolist() == [0, 1, 1]
 
 
 def test_links_that_pyg_data_list_once_keep_their_weight() -> None:

@@ -12,11 +12,12 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from bandana import model_folder
+from bandana.data.features import Scaling
 from bandana.errors import UserError
 from bandana.graph import Graph
 from bandana.method import GraphSpec
 from bandana.own.card import model_card
-from bandana.own.trained import Scaling, TrainedModel, learns_single_nodes, nodes_fingerprint, weight_shapes
+from bandana.own.trained import TrainedModel, learns_single_nodes, nodes_fingerprint, weight_shapes
 from bandana.registry import all_methods
 
 METHODS = all_methods()
@@ -82,6 +83,12 @@ def test_the_scale_of_the_features_is_kept(folder: Path, random_graph) -> None:
 def test_a_constant_column_becomes_zero() -> None:
     x = torch.tensor([[1.0, 5.0], [3.0, 5.0]])
     assert Scaling.of(x).apply(torch.tensor([[3.0, 7.0]])).equal(torch.tensor([[1.0, 0.0]]))
+
+
+@pytest.mark.parametrize("rows", range(1, 60, 7))
+def test_what_is_constant_but_for_rounding_becomes_zero(rows: int) -> None:
+    scaling = Scaling.of(torch.full((rows, 1), 0.1))
+    assert scaling.apply(torch.tensor([[0.2], [0.1]])).equal(torch.zeros(2, 1))
 
 
 def test_shapes_are_known_without_building(random_graph) -> None:

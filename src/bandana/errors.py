@@ -17,6 +17,11 @@ def wants_memory(problem: BaseException) -> bool:
     return isinstance(problem, MemoryError) or any(words in str(problem) for words in WANT_OF_MEMORY)
 
 
+def first_line(problem: object, most: int = 120) -> str:
+    """What went wrong in a line, because some libraries explain themselves over a page."""
+    return (str(problem).strip().splitlines() or [""])[0][:most]
+
+
 def did_you_mean(value: str, choices: Iterable[str]) -> str:
     """A closing hint for a misspelt name: the nearest choice, or all of them."""
     known = sorted(choices)

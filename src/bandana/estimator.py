@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import NotFittedError
 from torch import Tensor
 
+from bandana.data.features import Scaling
 from bandana.data.own_alignment import are_numbers
 from bandana.data.splits import EdgeSplit, split_edges
 from bandana.devices import resolve_device
@@ -19,7 +20,7 @@ from bandana.own.automatic import Plan, build, plan
 from bandana.own.card import first_figures
 from bandana.own.random_state import seed_of
 from bandana.own.readout import monitor, settle
-from bandana.own.trained import Scaling, TrainedModel, learns_single_nodes, nodes_fingerprint
+from bandana.own.trained import TrainedModel, learns_single_nodes, nodes_fingerprint
 from bandana.training.trainer import OnEpoch, TrainingState, pretrain
 
 if TYPE_CHECKING:

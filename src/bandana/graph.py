@@ -242,9 +242,10 @@ class Graph:
             directed = not is_undirected(data.edge_index, weight, data.num_nodes)
         if weight is not None and not directed and is_undirected(data.edge_index, num_nodes=data.num_nodes):
             weight = weight / 2  # both directions are present and will be added up
-        labels = data.y.view(-1).long() if data.y is not None else None
+        y = None if data.y is None else data.y.view(-1)
+        y = y.long() if y is not None and bool((y == y.long()).all()) else y  # fractions stay, and are refused
         return cls.from_edges(
-            data.edge_index, num_nodes=data.num_nodes, x=data.x, y=labels, weight=weight, directed=directed
+            data.edge_index, num_nodes=data.num_nodes, x=data.x, y=y, weight=weight, directed=directed
         )
 
     def to_pyg(self) -> Any:

@@ -12,11 +12,11 @@ from torch import Tensor
 
 from bandana import __version__
 from bandana.config import patch, to_table
-from bandana.data.features import Preprocessing
+from bandana.data.features import Preprocessing, Scaling
 from bandana.errors import UserError
 from bandana.files import write_atomically, write_text
 from bandana.method import GraphSpec
-from bandana.own.trained import Scaling, TrainedModel, weight_shapes
+from bandana.own.trained import TrainedModel, weight_shapes
 from bandana.registry import get_method
 
 FORMAT, FORMAT_VERSION = "bandana-model", 1

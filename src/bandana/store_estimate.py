@@ -5,8 +5,8 @@ large a share of the edges inside of a group, on fewer nodes.
 """
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bandana.devices import torch_threads
 from bandana.experiment import Experiment, build
 from bandana.graph import Graph
 from bandana.method import Batch, Clock, Method
@@ -54,7 +55,7 @@ def estimate_run(experiment: StoreExperiment, *, processes: int = 1, device: tor
         UserError: The run would be refused as well.
     """
     store = Store.open(Path(experiment.dataset))
-    with _threads(processes):
+    with torch_threads(threads_of(processes)):
         piece, model = time_training(experiment, store, processes, device)
     return training_costs(Sizes.of(store), piece, model, experiment.training, experiment.shards, processes=processes)
 
@@ -66,7 +67,7 @@ def estimate_run_of_size(
     with TemporaryDirectory() as folder:
         store = stand_in(sizes, experiment.shards, Path(folder) / "store")
         named = replace(experiment, dataset=str(store.folder))
-        with _threads(processes):
+        with torch_threads(threads_of(processes)):
             piece, model = time_training(named, store, processes, device)
     share = (store.num_edges / store.num_parts) / (sizes.entries / sizes.parts)
     if not sizes.features:  # every node has weights of its own then
@@ -213,18 +214,12 @@ def _entries(store: Store, parts: Tensor) -> int:
     return int((store.rowptr[starts[parts.numpy() + 1]] - store.rowptr[starts[parts.numpy()]]).sum())
 
 
+def threads_of(processes: int) -> int:
+    """``torchrun`` gives each of several processes one thread, unless it is told otherwise."""
+    return torch.get_num_threads() if processes == 1 else 1
+
+
 def _timed(work: Callable[[], T]) -> tuple[float, T]:
     started = time.perf_counter()
     result = work()
     return time.perf_counter() - started, result
-
-
-@contextmanager
-def _threads(processes: int) -> Iterator[None]:
-    """``torchrun`` gives each of several processes one thread, unless it is told otherwise."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(before if processes == 1 else 1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -18,7 +18,7 @@ from bandana.parts.edge_masks import EdgeMask
 from bandana.parts.edge_reconstruction import (
     DegreeHead,
     EdgeReconstruction,
-    ReconstructionConfig,
+    MaskedEdgesConfig,
     both_directions,
     side_by_side,
     tell_apart,
@@ -26,7 +26,7 @@ from bandana.parts.edge_reconstruction import (
 
 GraphFactory = Callable[..., Graph]
 CLOCK = Clock(seed=3, epoch=2, step=7)
-SMALL = ReconstructionConfig(
+SMALL = MaskedEdgesConfig(
     width=4, out_width=3, dropout=0.0, decoder_width=5, decoder_dropout=0.0, degree_weight=0.3, readout="last"
 )
 
@@ -39,7 +39,7 @@ class EveryThird(EdgeReconstruction):
         return EdgeMask(*((number % step == rest).to(torch.get_default_dtype()) for step, rest in ((2, 1), (3, 0))))
 
 
-def build(graph: Graph, config: ReconstructionConfig = SMALL) -> EveryThird:
+def build(graph: Graph, config: MaskedEdgesConfig = SMALL) -> EveryThird:
     """With every parameter away from its tidy initial value, so that no term is zero by chance."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -202,7 +202,7 @@ def test_embeddings_and_scores_come_from_the_whole_graph(random_graph: GraphFact
 )
 def test_rules(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=f"^{message}"):
-        ReconstructionConfig(**changes)
+        MaskedEdgesConfig(**changes)
 
 
 # As on the links of OGB: SAGE layers, learned vectors per node, dot products and the squared AUC loss.
@@ -307,7 +307,7 @@ def test_every_entry_has_a_negative_of_its_own_wherever_both_lie(random_graph: G
 
 def test_what_is_usual_counts_as_not_set() -> None:
     """So that settings, and what tells them apart, are those from before there was a choice."""
-    named = ReconstructionConfig(layer="gcn", node_embedding=0, objective="cross_entropy")
-    assert named == ReconstructionConfig()
+    named = MaskedEdgesConfig(layer="gcn", node_embedding=0, objective="cross_entropy")
+    assert named == MaskedEdgesConfig()
     assert to_table(named).keys().isdisjoint({"layer", "node_embedding", "objective"})
     assert to_table(RANKED).items() >= {"layer": "sage", "node_embedding": 6, "objective": "squared_auc"}.items()

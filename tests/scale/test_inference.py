@@ -11,12 +11,12 @@ from torch import Tensor
 
 from bandana import model_folder
 from bandana.config import patch
-from bandana.data.features import Preprocessing
+from bandana.data.features import Preprocessing, Scaling
 from bandana.devices import torch_threads
 from bandana.errors import UserError
 from bandana.graph import Graph
 from bandana.method import GraphSpec
-from bandana.own.trained import Scaling, TrainedModel, nodes_fingerprint
+from bandana.own.trained import TrainedModel, nodes_fingerprint
 from bandana.registry import get_method
 from bandana.reporting.embeddings import read_embeddings
 from bandana.scale import inference

@@ -20,7 +20,7 @@ from bandana.data.own_files import read_source
 from bandana.data.own_source import Choose, Source, source_of_table
 from bandana.data.tables import OwnGraph, choose_edges, choose_labels, graph_of_sources
 from bandana.engine.structure import build_structure
-from bandana.errors import UserError, did_you_mean
+from bandana.errors import UserError, did_you_mean, first_line
 from bandana.graph import Features, Graph, SparseFeatures
 
 EMPTY_SHARE = 100
@@ -130,7 +130,7 @@ def _table(thing: Any, place: str) -> pa.Table:
     try:
         return pa.Table.from_pandas(thing, preserve_index=False) if _made_by("pandas", thing) else pa.table(thing)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as problem:
-        reason = (str(problem).strip().splitlines() or [""])[0][:120]
+        reason = first_line(problem)
         raise UserError(
             f"{place}: cannot be understood ({type(thing).__name__}: {reason}); give a path, a table with one type per "
             f"column, a NetworkX graph, a SciPy matrix, a PyG Data or a [2, edges] array."

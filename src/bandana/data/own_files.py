@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from bandana.data.columns import Header
 from bandana.data.own_source import Choose, Source, check_rows, checked_names
 from bandana.data.own_text import largest_unpacked, out_of_proportion, read_text
-from bandana.errors import UserError, did_you_mean
+from bandana.errors import UserError, did_you_mean, first_line
 
 BYTES_PER_VALUE = 8
 _ARROW_FILE, _ARROW_STREAM = b"ARROW1", b"\xff\xff\xff\xff"
@@ -94,5 +94,5 @@ def _named(path: Path, kind: str) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError, ValueError) as problem:
-        summary = (str(problem).strip().splitlines() or [""])[0][:120]
+        summary = first_line(problem)
         raise UserError(f"{path}: the {kind} file is damaged or cut off ({summary}); make or copy it again.") from None

@@ -17,7 +17,7 @@ from urllib.request import urlopen
 from zipfile import BadZipFile, ZipFile
 
 from bandana.data.prepared import Prepared
-from bandana.errors import UserError
+from bandana.errors import UserError, first_line
 from bandana.graph import SPARSE_BELOW_DENSITY
 
 FORMAT = 1
@@ -178,6 +178,4 @@ def _copy(source: IO[bytes], target: Path) -> int:
 
 
 def _summary(problem: BaseException) -> str:
-    """One line of at most a few words, because some libraries explain themselves over a page."""
-    lines = str(problem).strip().splitlines() or [""]
-    return f"{type(problem).__name__}: {lines[0][:160]}".removesuffix(": ")
+    return f"{type(problem).__name__}: {first_line(problem, 160)}".removesuffix(": ")

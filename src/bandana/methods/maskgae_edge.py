@@ -28,19 +28,19 @@ import torch
 from bandana.graph import Graph
 from bandana.method import MethodFacts
 from bandana.parts.edge_masks import EdgeMask, hide_entries
-from bandana.parts.edge_reconstruction import EdgeReconstruction, ReconstructionConfig
+from bandana.parts.edge_reconstruction import EdgeReconstruction, MaskedEdgesConfig
 from bandana.registry import register
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class MaskGAEEdgeConfig(ReconstructionConfig):
+class MaskGAEEdgeConfig(MaskedEdgesConfig):
     """MaskGAE's autoencoder, and how much of the graph is hidden from it."""
 
     mask_rate: float = 0.7
     """Chance of each directed entry to be hidden; an undirected link disappears with its square."""
 
     def __post_init__(self) -> None:
-        ReconstructionConfig.__post_init__(self)
+        MaskedEdgesConfig.__post_init__(self)
         if not 0 < self.mask_rate <= 1:
             raise ValueError(f"mask_rate: must lie in (0, 1], got {self.mask_rate}")
 

@@ -28,12 +28,12 @@ import torch
 from bandana.graph import Graph
 from bandana.method import MethodFacts
 from bandana.parts.edge_masks import EdgeMask, WalkStart, hide_walks
-from bandana.parts.edge_reconstruction import EdgeReconstruction, ReconstructionConfig
+from bandana.parts.edge_reconstruction import EdgeReconstruction, MaskedEdgesConfig
 from bandana.registry import register
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class MaskGAEPathConfig(ReconstructionConfig):
+class MaskGAEPathConfig(MaskedEdgesConfig):
     """MaskGAE's autoencoder, and where the walks start that hide the graph from it."""
 
     start: WalkStart = "node"
@@ -42,7 +42,7 @@ class MaskGAEPathConfig(ReconstructionConfig):
     """Share of the nodes, or of the entries, from which a walk starts."""
 
     def __post_init__(self) -> None:
-        ReconstructionConfig.__post_init__(self)
+        MaskedEdgesConfig.__post_init__(self)
         if not 0 < self.start_rate <= 1:
             raise ValueError(f"start_rate: must lie in (0, 1], got {self.start_rate}")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from bandana import __version__, model_folder
-from bandana.errors import UserError
+from bandana.errors import UserError, first_line
 from bandana.own.card import model_card
 from bandana.own.trained import TrainedModel
 
@@ -67,5 +67,5 @@ def _hub() -> Any:
 
 
 def _refused(name: str, what: str, problem: Exception) -> UserError:
-    reason = (str(problem).strip().splitlines() or [type(problem).__name__])[0][:200]
+    reason = first_line(problem, 200) or type(problem).__name__
     return UserError(f"{name}: {what} ({reason}). Check the name, the connection, and that you are logged in.")

@@ -4,38 +4,16 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from bandana.data.features import Preprocessing, preprocess
+from bandana.data.features import Preprocessing, Scaling, preprocess
 from bandana.errors import UserError
-from bandana.graph import Features, Graph, dense
+from bandana.graph import Graph
 from bandana.method import GraphSpec, Method
 from bandana.registry import get_method
-
-
-class Scaling(NamedTuple):
-    """``mean`` and ``deviation``, each ``[features]``, of the graph that was learned from.
-
-    They stay as they are when another graph is embedded: a new node must not move the old ones.
-    """
-
-    mean: Tensor
-    deviation: Tensor
-
-    @classmethod
-    def of(cls, x: Features) -> "Scaling":
-        matrix = dense(x)
-        return cls(matrix.mean(0), matrix.std(0, correction=0))
-
-    def apply(self, x: Features) -> Tensor:
-        """Columns of mean 0 and variance 1, by these numbers; a column that was constant becomes zero."""
-        matrix = dense(x)
-        mean, deviation = self.mean.to(matrix.device), self.deviation.to(matrix.device)
-        varies = deviation > 0
-        return ((matrix - mean) / deviation.where(varies, 1)).where(varies, 0)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

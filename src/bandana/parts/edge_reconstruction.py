@@ -96,7 +96,7 @@ class DegreeHead(nn.Module):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ReconstructionConfig:
+class MaskedEdgesConfig:
     """An autoencoder that predicts hidden edges; what is hidden is the business of those that extend it."""
 
     num_layers: int = 2
@@ -143,7 +143,7 @@ class ReconstructionConfig:
 class EdgeReconstruction(Method):
     """Encode what is visible; predict the hidden edges and how many of them each node has lost."""
 
-    def __init__(self, config: ReconstructionConfig, spec: GraphSpec) -> None:
+    def __init__(self, config: MaskedEdgesConfig, spec: GraphSpec) -> None:
         super().__init__()
         self.config = config
         inputs = config.node_embedding or spec.num_features

@@ -20,7 +20,7 @@ from torch.autograd.function import once_differentiable
 from torch.distributed import TCPStore  # type: ignore[attr-defined]  # public, though not marked so
 from torch.nn.parallel import DistributedDataParallel
 
-from bandana.errors import UserError
+from bandana.errors import UserError, first_line
 
 _SIGNS_OF_A_LOST_PEER = ("gloo", "NCCL", "Connection", "connection", "Broken pipe", "imed out", "imeout", "store")
 
@@ -124,7 +124,7 @@ def joined(device: torch.device, patience_seconds: float) -> Iterator[World]:
             raise
         raise UserError(
             f"Process {rank} of {size}: another process of this job ended, or was silent for {patience_seconds:g} s "
-            f"({_first_line(problem)}); start the same command again, and it goes on from the last checkpoint."
+            f"({_without_places(problem)}); start the same command again, and it goes on from the last checkpoint."
         ) from None
     finally:
         if dist.is_initialized():
@@ -190,10 +190,9 @@ def _lost_a_peer(problem: RuntimeError) -> bool:
     return isinstance(problem, dist.DistError) or any(sign in str(problem) for sign in _SIGNS_OF_A_LOST_PEER)
 
 
-def _first_line(problem: RuntimeError) -> str:
+def _without_places(problem: RuntimeError) -> str:
     """What went wrong, without the places in torch's source."""
-    lines = re.sub(r"\[/[^]]*\]\s*", "", str(problem)).strip().splitlines()
-    return lines[0][:120] if lines else type(problem).__name__
+    return first_line(re.sub(r"\[/[^]]*\]\s*", "", str(problem))) or type(problem).__name__
 
 
 class _Sum(torch.autograd.Function):

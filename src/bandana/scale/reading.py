@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from bandana.data import own_text
 from bandana.data.columns import MISSING, Layout, detect_layout
 from bandana.data.own_source import Choose, Source, Wanted, checked_names
-from bandana.errors import UserError
+from bandana.errors import UserError, first_line
 
 _ARROW_FILE, _ARROW_STREAM, _PARQUET = b"ARROW1", b"\xff\xff\xff\xff", b"PAR1"
 READ_BYTES = 1 << 20
@@ -163,7 +163,7 @@ def _explained(path: Path) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError, ValueError) as problem:
-        summary = (str(problem).strip().splitlines() or [""])[0][:160]
+        summary = first_line(problem, 160)
         raise UserError(f"{path}: is damaged, or not a table of numbers and ids ({summary}); correct it.") from None
 
 

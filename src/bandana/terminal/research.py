@@ -105,10 +105,9 @@ def show_methods(json: bool, write_docs: Path | None) -> None:
 
 
 def _write_pages(folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
     pages = method_pages()
     for name, text in pages.items():
-        (folder / name).write_text(text, encoding="utf-8")
+        write_text(folder / name, text)
     console.print(f"{len(pages)} pages in [bold]{folder}[/bold]")
 
 
