@@ -9,20 +9,20 @@ from torch import Tensor
 
 from bandana.engine import kernels
 from bandana.engine.propagate import EdgeWeights, gcn_weights, row_sums
-from bandana.engine.streams import hash_keys
+from bandana.engine.streams import hash_keys, unit
 from bandana.engine.structure import Structure
 
 
 def gaussian_noise(keys: Tensor, *, seed: int, step: int | Tensor, layer: int) -> Tensor:
     """``[edges]`` standard normal numbers, one per key, by the Box-Muller transform of one 64-bit hash each."""
     bits = hash_keys(keys, seed, step, layer)
-    radius = _unit(bits >> 32).log_().mul_(-2).sqrt_()
-    return radius.mul_(_unit(bits).mul_(2 * torch.pi).cos_())
+    radius = unit(bits >> 32).log_().mul_(-2).sqrt_()
+    return radius.mul_(unit(bits).mul_(2 * torch.pi).cos_())
 
 
 def uniform_noise(keys: Tensor, *, seed: int, step: int | Tensor, layer: int) -> Tensor:
     """``[edges]`` numbers uniform in (0, 1], one per key."""
-    return _unit(hash_keys(keys, seed, step, layer))
+    return unit(hash_keys(keys, seed, step, layer))
 
 
 def boltzmann_gibbs(
@@ -82,8 +82,3 @@ def segment_logsumexp(rowptr: Tensor, logits: Tensor) -> Tensor:
     highest = torch.segment_reduce(logits, "max", offsets=rowptr, unsafe=True)
     known = highest.repeat_interleave(rowptr.diff(), output_size=logits.numel())
     return torch.segment_reduce((logits - known).exp_(), "sum", offsets=rowptr, unsafe=True, initial=0).log_() + highest
-
-
-def _unit(bits: Tensor) -> Tensor:
-    """The low 32 bits of each word as a number in (0, 1]."""
-    return (bits & 0xFFFFFFFF).to(torch.get_default_dtype()).add_(0.5).mul_(2.0**-32)

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from bandana.engine import kernels
-from bandana.engine.streams import hash_within, stream_on
+from bandana.engine.streams import hash_within, stream_on, unit
 
 _CPU_BLOCK = 1 << 20  # entries drawn at once: what stays in a core's cache
 _CUDA_BLOCK = 1 << 23  # enough to fill the card
@@ -72,11 +72,6 @@ def _normal_rows(start: int, num_rows: int, num_columns: int, stream: Tensor, dt
     half = (num_columns + 1) // 2
     keys = torch.arange(start * half, (start + num_rows) * half, device=stream.device)
     bits = hash_within(stream, keys).view(-1, half)
-    radius = _unit(bits >> 32, dtype).log_().mul_(-2).sqrt_()
-    angle = _unit(bits, dtype).mul_(2 * torch.pi)
+    radius = unit(bits >> 32, dtype).log_().mul_(-2).sqrt_()
+    angle = unit(bits, dtype).mul_(2 * torch.pi)
     return torch.cat([radius * angle.cos(), radius.mul_(angle.sin_())], dim=1)[:, :num_columns]
-
-
-def _unit(bits: Tensor, dtype: torch.dtype) -> Tensor:
-    """The low 32 bits of each word as a number in (0, 1]."""
-    return (bits & 0xFFFFFFFF).to(dtype).add_(0.5).mul_(2.0**-32)

@@ -83,3 +83,8 @@ def _mix(bits: Tensor) -> Tensor:
 
 def _shift_right(bits: Tensor, shift: int) -> Tensor:
     return (bits >> shift) & ((1 << (64 - shift)) - 1)  # torch shifts the sign in; the mask takes it out
+
+
+def unit(bits: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+    """The low 32 bits of each word as a number in (0, 1], by default of torch's default type."""
+    return (bits & 0xFFFFFFFF).to(dtype or torch.get_default_dtype()).add_(0.5).mul_(2.0**-32)

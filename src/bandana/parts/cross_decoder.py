@@ -14,10 +14,10 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import softplus
 
 from bandana.engine.dropout import dropout
+from bandana.engine.pair_loss import EXACT_BELOW
 
 _CPU_CHUNK = 1 << 20  # elements of a chunk's products: what a core's cache nearly holds
 _CUDA_CHUNK = 1 << 25  # enough to fill the card
-_EXACT_BELOW = 40.0  # beyond it softplus(x) is x even in double precision; torch's own limit of 20 is for single
 
 RowLogits = Callable[[Tensor, Tensor], Tensor]
 
@@ -134,5 +134,5 @@ def _loss_and_gradients(
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     with torch.enable_grad():
         misfit = -weight.sign() * logits(left, right)
-        loss = torch.dot(weight.abs(), softplus(misfit, threshold=_EXACT_BELOW))
+        loss = torch.dot(weight.abs(), softplus(misfit, threshold=EXACT_BELOW))
     return loss.detach(), torch.autograd.grad(loss, [left, right, *parameters])
