@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 
 from bandana import model_folder
-from bandana.config import nest, patch, to_table
+from bandana.config import nest, patch, read_toml, to_table
 from bandana.data.splits import SplitConfig
 from bandana.devices import resolve_device
 from bandana.errors import UserError
@@ -46,6 +46,8 @@ class StoreExperiment:
     method: str
     dataset: str
     """Folder of the store."""
+    contents: str = ""
+    """Digest of the store: what was learned from one graph never counts for another that has taken its place."""
     task: Task
     protocol: Literal["clean"] = "clean"
     monitor: Monitor = "dot_product"
@@ -71,16 +73,17 @@ class StoreExperiment:
             UserError: An unknown method, option or value, or a method that cannot learn from parts.
         """
         _check_shardable(method)
-        labelled = Store.open(folder).labels is not None
-        base = recipe(method, named, task or ("node" if labelled else "link"))  # type: ignore[arg-type]
+        store = Store.open(folder)
+        base = recipe(method, named, task or ("link" if store.labels is None else "node"))  # type: ignore[arg-type]
         default = cls(
             method=method,
             dataset=str(folder),
+            contents=store.digest,
             task=base.task,
             monitor=base.monitor,
             model=base.model,
             training=replace(base.training, edge_batch_size=0),
-            shards=_shards_of(base.split),
+            shards=_shards_of(base.split, store.num_parts),
             probe=base.probe,
         )
         return patch(default, nest(changes))
@@ -105,11 +108,14 @@ class Trained(NamedTuple):
     state: TrainingState
 
 
-def _shards_of(split: SplitConfig) -> ShardConfig:
-    """Batches with the recipe's shares of held-out links; a recipe that holds out none gets the usual ones."""
+def _shards_of(split: SplitConfig, parts: int) -> ShardConfig:
+    """Batches that a store has parts for, with the recipe's shares of held-out links; the usual ones if it has none."""
+    usual = ShardConfig()
+    groups = min(usual.groups_per_step, parts)
+    fitting = replace(usual, groups_per_step=groups, parts_per_group=min(usual.parts_per_group, parts // groups))
     if not split.valid_edges:
-        return ShardConfig()
-    return ShardConfig(valid_links=split.valid_edges, test_links=split.test_edges)
+        return fitting
+    return replace(fitting, valid_links=split.valid_edges, test_links=split.test_edges)
 
 
 def is_store(name: str | None) -> bool:
@@ -141,6 +147,7 @@ def run_store(
         UserError: The settings do not fit, or another process was lost.
     """
     store = Store.open(Path(experiment.dataset))
+    check_contents(experiment, store, folder)
     spec, where = spec_of(experiment, store), resolve_device(device)
     check_groups(experiment.shards, store, started_processes())
     for seed in seeds:
@@ -234,6 +241,26 @@ def check_groups(shards: ShardConfig, store: Store, processes: int) -> None:
     """
     World(0, processes, torch.device("cpu")).divide(shards.groups_per_step)
     plan_epoch(store.num_parts, shards, seed=0, epoch=1)
+
+
+def check_contents(experiment: StoreExperiment, store: Store, folder: Path) -> None:
+    """Refuse to go on with what was begun on another graph in the same place.
+
+    Raises:
+        UserError: The configuration is of another graph, or the run that the folder holds.
+    """
+    if experiment.contents and experiment.contents != store.digest:
+        raise UserError(
+            f"{experiment.dataset}: holds another graph than when this configuration was written; name the method and "
+            f"the store instead of the file."
+        )
+    config = folder / "config.toml"
+    begun = read_toml(config).get("contents", store.digest) if config.is_file() else store.digest
+    if begun != store.digest:
+        raise UserError(
+            f"{folder}: holds a run on another graph, which was in {experiment.dataset} before; choose another folder "
+            f"with --out."
+        )
 
 
 def spec_of(experiment: StoreExperiment, store: Store) -> GraphSpec:

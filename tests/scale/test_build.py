@@ -201,6 +201,26 @@ def test_nothing_is_overwritten_or_left_half(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["edges.csv", "features.csv", "labels.csv", "store"]
 
 
+def test_force_replaces_stores_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    paths = tables(tmp_path / "mine", "numbers", "csv")
+    plan = BuildPlan(**paths, parts=2)
+    before = {path.name: path.read_bytes() for path in (tmp_path / "mine").iterdir()}
+    with pytest.raises(
+        UserError, match=r"mine/edges\.csv: was not written by this command, and --force would"
+    ):
+        build_store(plan, tmp_path / "mine", force=True)
+    with pytest.raises(UserError, match=r"edges\.csv: was not written by this command"):
+        build_store(plan, tmp_path / "mine" / "edges.csv", force=True)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "mine").iterdir()} == before
+    store = build_store(plan, tmp_path / "store")
+    (store.folder / "notes.txt").write_text("precious")
+    with pytest.raises(UserError, match=r"notes\.txt"):
+        build_store(plan, tmp_path / "store", force=True)
+    (store.folder / "notes.txt").unlink()
+    build_store(plan, tmp_path / "store", force=True)
+
+
 @pytest.mark.parametrize(
     ("name", "line", "message"),
     [

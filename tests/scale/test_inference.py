@@ -228,6 +228,10 @@ def test_the_command_writes_vectors_under_the_own_ids(tmp_path: Path, capsys: py
     with pytest.raises(UserError, match="--force"):
         infer(model, store, tmp_path / "out")
     infer(model, store, tmp_path / "out", force=True)
+    for own in (store.folder, tmp_path / "model"):
+        with pytest.raises(UserError, match="was not written by this command, and --force would delete it"):
+            infer(model, store, own, force=True)
+    assert Store.open(store.folder).digest == store.digest
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
     assert bytes_of("1.5GiB") == 3 << 29
     for wrong in ("1", "much", "-2GB"):

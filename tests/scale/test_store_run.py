@@ -1,6 +1,7 @@
 """``bandana run METHOD STORE``: a run folder like any other, and a sentence where a store cannot be served."""
 
 import json
+import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,6 +17,7 @@ from bandana import model_folder
 from bandana.__main__ import main
 from bandana.experiment import embed
 from bandana.scale.store import Store, write_store
+from bandana.store_experiment import StoreExperiment
 
 QUICK = ("training.epochs=4", "training.evaluate_every=2", "model.encoder.width=8", "probe.repeats=1", "probe.epochs=5")
 SETTINGS = [word for text in (*QUICK, "shards.parts_per_group=1") for word in ("--set", text)]
@@ -82,6 +84,32 @@ def test_too_few_labels_are_told_before_training_and_links_do_without(command: C
     links = command(*words, "--task", "link")
     assert links.code == 0, links.err
     assert set(json.loads((tmp_path / "out" / "record.json").read_text())["summary"]) >= {"auc", "ap"}
+
+
+def test_a_run_is_never_taken_for_one_on_another_graph_in_the_same_place(command: Command, tmp_path: Path) -> None:
+    words = ("run", "gae", "store", *QUICK_GAE, "--device", "cpu", "--task", "link")
+    assert command(*words, "--out", "out").code == 0
+    record = (tmp_path / "out" / "record.json").read_bytes()
+    shutil.rmtree(tmp_path / "store")
+    clustered_store(tmp_path / "store", seed=1)
+    again = command(*words, "--out", "out")
+    assert again.code == 2
+    assert "out: holds a run on another graph" in " ".join(again.err.split())
+    from_file = command("run", "out/config.toml", "--device", "cpu", "--out", "elsewhere")
+    assert from_file.code == 2
+    assert "store: holds another graph than when this configuration was written" in " ".join(from_file.err.split())
+    assert (tmp_path / "out" / "record.json").read_bytes() == record
+    assert not (tmp_path / "elsewhere").exists()
+    assert command(*words, "--out", "fresh").code == 0
+
+
+def test_a_store_of_few_parts_is_learned_from_without_being_asked(command: Command, tmp_path: Path) -> None:
+    for parts in (1, 3, 5):
+        store = clustered_store(tmp_path / f"of {parts}", num_parts=parts, nodes_per_part=30)
+        shards = StoreExperiment.of("gae", store.folder, "link", {}).shards
+        assert shards.parts_per_group * shards.groups_per_step <= parts
+    settings = [word for word in QUICK_GAE[:4] if "shards" not in word]
+    assert command("run", "gae", "of 3", *settings, "--device", "cpu", "--task", "link", "--out", "out").code == 0
 
 
 def test_other_settings_in_the_same_folder_are_refused(command: Command) -> None:

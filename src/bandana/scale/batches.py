@@ -74,7 +74,8 @@ def plan_epoch(num_parts: int, config: ShardConfig, seed: int, epoch: int) -> Te
     if size * count > num_parts:
         raise UserError(
             f"shards.parts_per_group: {count} groups of {size} parts are {size * count}, but the store has "
-            f"{num_parts} parts; lower it or shards.groups_per_step, or partition into more parts."
+            f"{num_parts} parts; lower it, as by --set shards.parts_per_group=1, or shards.groups_per_step, or "
+            f"partition into more parts."
         )
     order = torch.randperm(num_parts, generator=generator(torch.device("cpu"), seed, epoch, _PLAN))
     num_steps = -(-num_parts // (size * count))

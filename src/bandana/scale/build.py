@@ -21,10 +21,11 @@ from bandana.scale.partitioning import metis_fits, metis_parts, stream_parts
 from bandana.scale.plan import BuildPlan, OnProgress
 from bandana.scale.reading import Stream, open_stream, unused
 from bandana.scale.rows import READ_COL, READ_ROWPTR, read_links, renumber
-from bandana.scale.seal import COL, FEATURES, LABELS, NODES, ROWPTR, seal
+from bandana.scale.seal import COL, DESCRIPTION, FEATURES, KNOWN_FILES, LABELS, NODES, ROWPTR, seal
 from bandana.scale.store import ID_GROUP, Store, index_type, release
 
 IDS, PARTS = "ids.parquet", "parts.npy"
+STORE_FILES = {DESCRIPTION, *KNOWN_FILES}
 
 
 def build_store(
@@ -41,11 +42,11 @@ def build_store(
     Raises:
         UserError: A table is not as it should be, or the place is taken or cannot be written to.
     """
-    refuse_taken(folder, force)
+    refuse_taken(folder, force, STORE_FILES)
     work = folder.absolute().parent / f".{folder.name}.building"
     try:
         finished = _build(plan, Journal(work, plan.fingerprint()), on_progress)
-        move_into_place(finished, folder, force)
+        move_into_place(finished, folder, force, STORE_FILES)
     except UserError:
         shutil.rmtree(work, ignore_errors=True)
         raise

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -48,13 +48,13 @@ class Journal:
         write_text(self._path, json.dumps(self._table))
 
 
-def move_into_place(finished: Path, target: Path, force: bool) -> None:
+def move_into_place(finished: Path, target: Path, force: bool, ours: Collection[str]) -> None:
     """Give a finished folder its name. What had the name before goes beside it only now, and only by force.
 
     Raises:
-        UserError: The name is taken.
+        UserError: The name is taken, see `refuse_taken`.
     """
-    refuse_taken(target, force)
+    refuse_taken(target, force, ours)
     replaced = finished.parent / "replaced"
     if target.exists():
         shutil.rmtree(replaced, ignore_errors=True)  # left by an attempt that was interrupted here
@@ -74,10 +74,29 @@ def clean_up(work: Path, target: Path) -> None:
         raise UserError(f"{target}: is finished, but cleaning up was interrupted; delete {work} yourself.") from None
 
 
-def refuse_taken(target: Path, force: bool) -> None:
-    """Say so if a folder is there already and must not be overwritten."""
-    if target.exists() and not force and (not target.is_dir() or any(target.iterdir())):
+def refuse_taken(target: Path, force: bool, ours: Collection[str]) -> None:
+    """Say so if something is there already that must not be overwritten.
+
+    Args:
+        target: What is to be written.
+        force: Whether an earlier result may be replaced.
+        ours: Names of the files that such a result may hold; with anything else in it, a folder is somebody's own.
+
+    Raises:
+        UserError: It is there, and may not be replaced.
+    """
+    held = {path.name for path in target.iterdir()} if target.is_dir() else {target.name} if target.exists() else set()
+    if not held:
+        return
+    if not force:
         raise UserError(f"{target}: exists; choose another name, or overwrite it with --force.")
+    strange = sorted(held - set(ours))
+    if strange or not target.is_dir():
+        place = target / strange[0] if target.is_dir() else target
+        raise UserError(
+            f"{place}: was not written by this command, and --force would delete it; move it away, or choose another "
+            f"name."
+        )
 
 
 def _read(path: Path) -> dict[str, Any] | None:

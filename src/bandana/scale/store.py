@@ -48,6 +48,7 @@ class Store:
         feature_names: One per feature where they have names.
         label_names: What the labels 0, 1, 2, … are called, or None.
         notes: What was understood, left out or merged when it was built.
+        digest: Of all of its content.
     """
 
     folder: Path
@@ -64,6 +65,7 @@ class Store:
     feature_names: tuple[str, ...]
     label_names: tuple[str, ...] | None
     notes: tuple[str, ...]
+    digest: str
 
     @classmethod
     def open(cls, folder: Path) -> "Store":
@@ -90,6 +92,7 @@ class Store:
             feature_names=tuple(table["feature_names"]),
             label_names=None if table["label_names"] is None else tuple(table["label_names"]),
             notes=tuple(table["notes"]),
+            digest=table["digest"],
         )
         starts = store.part_starts
         ends_meet = starts.numel() > 1 and int(starts[0]) == 0 and int(starts[-1]) == nodes

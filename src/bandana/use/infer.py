@@ -25,6 +25,7 @@ from bandana.scale.store import Store, release
 from bandana.use.receptive import local_encoder
 
 PARQUET = "embeddings.parquet"
+WRITTEN = {PARQUET, NODES, OUTPUT}
 
 
 def infer(
@@ -51,7 +52,7 @@ def infer(
     Raises:
         UserError: The model does not fit the store, or embeds in another way; or the place is taken.
     """
-    refuse_taken(out, force)
+    refuse_taken(out, force, WRITTEN)
     work = out.absolute().parent / f".{out.name}.inferring"
     try:
         vectors = embed_store(encoder_of(model, store), store, work, memory=memory, share=share, on_block=on_block)
@@ -61,7 +62,7 @@ def infer(
             write_parquet(finished / PARQUET, vectors, store)
             shutil.copyfile(store.folder / NODES, finished / NODES)
             vectors.replace(finished / OUTPUT)
-            move_into_place(finished, out, force)
+            move_into_place(finished, out, force, WRITTEN)
             clean_up(work, out)
     except OSError as problem:
         raise UserError(
