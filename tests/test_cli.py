@@ -212,6 +212,17 @@ def test_an_occupied_folder_is_left_alone(tmp_path: Path, bandana: Bandana) -> N
     assert (tmp_path / "run" / "record.json").read_bytes() == before
 
 
+def test_a_folder_of_something_else_is_left_alone(tmp_path: Path, bandana: Bandana) -> None:
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter.tex").write_text("precious")
+    short = ("bandana", "karate", "--task", "link", *QUICK, "--out", "thesis")
+    for words, mark in ((("run", *short), "config.toml"), (("tune", *short, "--trials", "1"), "search.json")):
+        refused = bandana(*words)
+        assert refused.returncode == 2
+        assert f"thesis: is not empty and holds no {mark}" in " ".join(refused.stderr.split())
+    assert [path.name for path in (tmp_path / "thesis").iterdir()] == ["chapter.tex"]
+
+
 KILLED_AT_THE_THIRD_CHECKPOINT = """
 import os, signal
 from bandana.__main__ import main

@@ -41,6 +41,16 @@ def write_text(path: Path, text: str) -> None:
     write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
+def refuse_foreign(folder: Path, mark: str) -> None:
+    """Refuse to write into a folder that holds something, but not the file by which one of ours is known.
+
+    Raises:
+        UserError: It is somebody else's.
+    """
+    if folder.is_dir() and not (folder / mark).exists() and any(folder.iterdir()):
+        raise UserError(f"{folder}: is not empty and holds no {mark}, so it is not ours. Choose another with --out.")
+
+
 def json_text(value: Any, indent: int | None = None) -> str:
     """JSON that every reader takes: what is not a finite number becomes null, which Python would write as NaN."""
     return json.dumps(_finite(value), indent=indent, ensure_ascii=False) + "\n"

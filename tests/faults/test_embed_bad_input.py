@@ -289,8 +289,7 @@ def test_bad_models(bandana: Bandana, earlier: Path, name: str) -> None:
 ADDED: dict[str, tuple[str, str | None, tuple[str, ...], str]] = {
     "new node without features": ("n0,q\n", None, (), "node 'q' is new and has no features"),
     "features of another node": ("n0,q\n", "id,size\nz,1\n", (), "node 'q' is new and has no features"),
-    "unknown column": ("n0,q\n", "id,size,weight\nq,1,2\n", (), "features: .*not seen the feature 'weight'"),
-    "missing column": ("n0,q\n", "id,height\nq,1\n", (), "features: .*not seen the feature 'height'"),
+    "missing column": ("n0,q\n", "id,height\nq,1\n", (), "features: has no feature 'size', which the model reads"),
     "missing value": ("n0,q\n", "id,size\nq,\nn1,2\n", (), "features, line 2: .*'size' is missing"),
     "weights": ("source,target,weight\nn0,n9,2\n", None, (), "new.csv: has weights, but the links"),
     "ragged row": ("n0,n9\nn1\n", None, (), "new.csv, line 2"),

@@ -126,7 +126,7 @@ def _full_table(
             notes.append(f"Column {name!r} of {source.name} is left out: the model has not learned from it.")
         elif name != own:
             columns.extend(_encode(rows, name, notes))
-    if not columns:
+    if not columns and not read:
         raise UserError(
             f"{source.name}: has no column that could be a feature beside {own!r}; add one, or leave it out."
         )

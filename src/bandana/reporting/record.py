@@ -17,7 +17,7 @@ from torch import Tensor
 from bandana import __version__
 from bandana.config import read_toml, to_toml
 from bandana.errors import UserError
-from bandana.files import json_text, write_text
+from bandana.files import json_text, refuse_foreign, write_text
 from bandana.training import checkpoint
 
 Metrics = dict[str, float]
@@ -120,9 +120,10 @@ class RunFolder:
         """Create the folder for an experiment, or continue in it.
 
         Raises:
-            UserError: The folder belongs to another experiment.
+            UserError: The folder belongs to another experiment, or to somebody else.
         """
         config = path / "config.toml"
+        refuse_foreign(path, config.name)
         text = to_toml(experiment)
         if config.exists():
             if to_toml(read_toml(config)) != text:

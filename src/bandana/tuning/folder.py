@@ -13,7 +13,7 @@ from typing import Any
 
 from bandana.config import read_toml, to_toml
 from bandana.errors import UserError
-from bandana.files import write_text
+from bandana.files import refuse_foreign, write_text
 from bandana.reporting.record import environment
 from bandana.tuning.trials import Trial, ranked, winner_of
 
@@ -39,6 +39,7 @@ class SearchFolder:
             UserError: The folder holds another search, or one that cannot be read.
         """
         file = self.path / SEARCH
+        refuse_foreign(self.path, SEARCH)
         if not file.exists():
             return []
         held, wanted = _read(file)["search"], json.loads(json.dumps(self.search))
