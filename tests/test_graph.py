@@ -249,3 +249,9 @@ def test_a_graph_that_only_numbers_its_nodes_has_no_features() -> None:
     described = Graph.from_edges(edges, num_nodes=3, x=torch.ones(3, 2))
     assert described.has_features
     assert dense(described.x).equal(torch.ones(3, 2))
+
+
+def test_a_graph_shows_itself_in_a_line() -> None:
+    graph = Graph.from_edges(torch.tensor([[0, 1], [1, 2]]), num_nodes=4, x=torch.ones(4, 2))
+    assert repr(graph) == "Graph(undirected, nodes=4, links=2, features=2)"
+    assert "directed, nodes=3" in repr(Graph.from_edges(torch.tensor([[0], [1]]), num_nodes=3, directed=True))

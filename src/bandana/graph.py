@@ -102,6 +102,10 @@ class Graph:
     node_ids: Sequence[Any] | None = None
     origin: Origin | None = None
 
+    def __repr__(self) -> str:
+        kind = "directed" if self.directed else "undirected"
+        return f"Graph({kind}, nodes={self.num_nodes}, links={self.links.numel()}, features={self.num_features})"
+
     @property
     def num_nodes(self) -> int:
         return self.structure.num_rows
@@ -161,17 +165,9 @@ class Graph:
         return (self.structure.row < self.structure.col).nonzero().squeeze(1)
 
     def to(self, device: torch.device | str) -> "Graph":
-        def move(value: Tensor | None) -> Tensor | None:
-            return None if value is None else value.to(device)
-
-        return replace(
-            self,
-            structure=self.structure.to(device),
-            x=self.x.to(device),
-            y=move(self.y),
-            weight=move(self.weight),
-            origin=None if self.origin is None else self.origin.to(device),
-        )
+        names = ("structure", "x", "y", "weight", "origin")
+        parts: dict[str, Any] = {name: part.to(device) for name in names if (part := getattr(self, name)) is not None}
+        return replace(self, **parts)
 
     def keep_edges(self, entries: Tensor) -> "Graph":
         """The same nodes with only some of the edges.
