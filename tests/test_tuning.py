@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -195,20 +196,21 @@ def test_the_command_searches_and_its_recipe_runs(
     Path("space.toml").write_text('[every]\n"training.lr" = { log = [1e-3, 1e-1] }\n')
     sets = [word for option, value in SHORT.items() for word in ("--set", f"{option}={value}")]
     words = ["tune", "bandana", "karate", "--task", "link", "--trials", "3", "--space", "space.toml", "--device", "cpu"]
-    monkeypatch.setattr(sys, "argv", ["bandana", *words, *sets])
+    monkeypatch.setattr(sys, "argv", ["bandana", *words, *sets, "--out", "a [b] search"])
     with pytest.raises(SystemExit) as end:
         main()
     assert not end.value.code
-    assert "best of 3 trials by AUC of validation links" in capsys.readouterr().out
-    made = "tuned/bandana-karate-link/recipe.toml"
-    words = ["run", "bandana", "karate", "--task", "link", "--device", "cpu", "--recipe", made, "--out", "run"]
-    monkeypatch.setattr(sys, "argv", ["bandana", *words])
+    shown = capsys.readouterr().out
+    assert "best of 3 trials by AUC of validation links" in shown
+    run_it = shlex.split(next(line for line in shown.splitlines() if "Run it:" in line).partition(": ")[2])
+    assert run_it[-2:] == ["--recipe", "a [b] search/recipe.toml"]
+    monkeypatch.setattr(sys, "argv", [*run_it, "--device", "cpu", "--out", "run"])
     with pytest.raises(SystemExit) as end:
         main()
     assert not end.value.code
     assert (
         read_toml(Path("run/config.toml"))["training"]["lr"]
-        == best_of(read_trials(Path("tuned/bandana-karate-link") / SEARCH)).values["training.lr"]
+        == best_of(read_trials(Path("a [b] search") / SEARCH)).values["training.lr"]
     )
 
 

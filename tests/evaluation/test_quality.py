@@ -23,6 +23,7 @@ from bandana.evaluation.geometry import effective_rank, hubness, nearest, preser
 from bandana.evaluation.graph_facts import GraphFacts, describe_graph
 from bandana.evaluation.label_quality import LARGEST_CLASS, label_quality
 from bandana.evaluation.link_quality import (
+    ADAMIC_ADAR,
     ALLOCATION,
     COUNTED,
     DECODER,
@@ -280,14 +281,15 @@ def link_figures(
 @pytest.mark.parametrize(
     ("words", "easy", "hard", "tone"),
     [
-        ("50 % is guessing", rankings(0.90), rankings(0.6), "good"),
-        ("50 % is guessing", rankings(0.89), rankings(0.6), "fair"),
-        ("50 % is guessing", rankings(0.69), rankings(0.6), "poor"),
+        ("90% of the time (50% is guessing)", rankings(0.90), rankings(0.6), "good"),
+        ("89% of the time (50% is guessing)", rankings(0.89), rankings(0.6), "fair"),
+        ("69% of the time (50% is guessing)", rankings(0.69), rankings(0.6), "poor"),
         ("Training paid", rankings(0.69), rankings(0.6), "good"),
         ("ranks links better", rankings(0.90, **{SHARED: 0.95}), rankings(0.6), "poor"),
         ("ranks links as well", rankings(0.90, **{SHARED: 0.90}), rankings(0.6), "fair"),
         ("made them worse", rankings(0.80, **{"untrained encoder": 0.9}), rankings(0.6), "poor"),
         ("added nothing", rankings(0.80, **{"untrained encoder": 0.8}), rankings(0.6), "fair"),
+        ("cannot tell", rankings(0.90, **{SHARED: 0.899}), rankings(0.6), "fair"),
         ("own decoder", rankings(0.80, **{DECODER: 0.9}), rankings(0.6), "note"),
         ("in the first ten", rankings(0.90), rankings(0.6), "good"),
         ("in the first ten", rankings(0.90), rankings(0.45), "poor"),
@@ -310,7 +312,7 @@ def test_verdicts_on_links_name_the_winner(judged: tuple[Graph, EdgeSplit, Quali
 
     assert "Counting shared neighbours ranks links better" in on(rankings(0.90, **{SHARED: 0.95}))
     assert "Multiplying the degrees" in on(rankings(0.90, **{POPULARITY: 0.95, SHARED: 0.93}))
-    assert "ranks links as well as these vectors" in on(rankings(0.90, **{ALLOCATION: 0.899}))
+    assert "ranks links as well as these vectors" in on(rankings(0.90, **{ALLOCATION: 0.901}))
     assert "better" not in on(rankings(0.90, **{SHARED: 0.91}), num_links=100)
     assert "Only 100 links were held out" in on(rankings(0.90), num_links=100)
     assert "training made them worse" in on(rankings(0.80, **{"untrained encoder": 0.9}))
@@ -323,6 +325,57 @@ def test_verdicts_on_links_name_the_winner(judged: tuple[Graph, EdgeSplit, Quali
     best = "the best that needs none reaches an AUC of 0.800 against 0.950 (the same encoder without any training)"
     assert f"Training paid for links: {best}." in on(rankings(0.95, **{"untrained encoder": 0.8}))
     assert "Training paid" not in on(rankings(0.95, **{"untrained encoder": 0.95}))
+    assert "Only 1 link was held out" in on(rankings(0.9), num_links=1)
+
+
+def test_a_floor_that_is_worse_is_not_as_good_and_one_that_guesses_is_not_named(
+    judged: tuple[Graph, EdgeSplit, Quality],
+) -> None:
+    graph, _, found = judged
+    facts = describe_graph(graph)
+
+    def on(ours: float, **floors: float) -> str:
+        return sentences(found, facts, links=link_figures(rankings(ours, **floors), num_links=12))
+
+    near = on(0.944, **{ADAMIC_ADAR: 0.913})
+    assert "12 held-out links cannot tell whether these vectors rank links better than counting" in near
+    assert "by Adamic-Adar does (AUC 0.944 against 0.913)." in near
+    assert "as well" not in near
+    for floors in ({"untrained encoder": 0.375}, {"untrained encoder": 0.5, SHARED: 0.5}):
+        assert "without any training" not in on(0.542, **floors)
+        assert "cannot tell" not in on(0.542, **floors)
+    assert "without any training" not in on(0.3, **{"untrained encoder": 0.45})
+
+
+def test_labels_that_cannot_tell_two_readings_apart_say_so(judged: tuple[Graph, EdgeSplit, Quality]) -> None:
+    graph, _, found = judged
+    facts = describe_graph(graph)
+
+    def on(theirs: float) -> str:
+        shares = {VECTORS: 0.7, "raw features": theirs, LARGEST_CLASS: 0.3}
+        return sentences(found, facts, labels={name: {"accuracy": share} for name, share in shares.items()})
+
+    assert "80 held-out nodes cannot tell whether these vectors predict labels better than reading" in on(0.65)
+    assert "reading the plain features does (70% against 65% right)" in on(0.65)
+    assert "predicts labels as well as these vectors" in on(0.7)
+    assert "predicts labels better than these vectors" in on(0.9)
+    assert "plain features" not in on(0.3)
+
+
+def test_a_floor_is_not_compared_with_itself_nor_advised_to_train(judged: tuple[Graph, EdgeSplit, Quality]) -> None:
+    graph, _, found = judged
+    facts = describe_graph(graph)
+    figures = link_figures(rankings(0.6, **{"raw features": 0.6, "untrained encoder": 0.6, SHARED: 0.8}))
+    labels = {VECTORS: {"accuracy": 0.7}, "raw features": {"accuracy": 0.7}, LARGEST_CLASS: {"accuracy": 0.3}}
+    alike = replace(found, links=figures, labels=labels, collapse="All the same: training collapsed.")
+    said = verdicts(alike, facts, trained=False)
+    text = " ".join(map(str, said))
+    assert "This method learns nothing" in said[0].text
+    assert not any(verdict.advice for verdict in said)
+    for words in ("plain features", "without any training", "training collapsed", "Training paid", "worth their"):
+        assert words not in text
+    assert "Counting shared neighbours ranks links better than these vectors (AUC 0.800 against 0.600)." in text
+    assert "The vectors have collapsed in part" in text
 
 
 def test_verdicts_on_everything_else(judged: tuple[Graph, EdgeSplit, Quality]) -> None:

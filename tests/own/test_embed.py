@@ -109,6 +109,17 @@ def test_without_features_they_are_no_floor(done: Embedded) -> None:
     assert "raw features" not in done.quality.labels
 
 
+@pytest.mark.parametrize("method", ["raw_features", "smoothed_features", "untrained_encoder"])
+def test_a_method_that_learns_nothing_is_not_judged_against_itself(random_graph, method: str) -> None:
+    graph = random_graph(60, 200)
+    own_graph = OwnGraph(graph, (), ("one", "two", "three"), None, tuple("abcdef"))
+    found = embed_own(own_graph, choose(graph, method=method, device="cpu"), device="cpu").verdicts
+    assert found[0].text.startswith("This method learns nothing")
+    said = " ".join(map(str, found))
+    for words in ("plain features", "without any training", "training added", "worth their training", "Try "):
+        assert words not in said
+
+
 @pytest.mark.parametrize("is_there", [True, False])
 def test_a_link_stays_and_what_it_points_to_is_written(done: Embedded, tmp_path: Path, is_there: bool) -> None:
     goal, link = tmp_path / "disk" / "vectors", tmp_path / "out"

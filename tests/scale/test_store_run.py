@@ -1,6 +1,7 @@
 """``bandana run METHOD STORE``: a run folder like any other, and a sentence where a store cannot be served."""
 
 import json
+import shlex
 import shutil
 import sys
 from collections.abc import Callable
@@ -70,6 +71,23 @@ def test_a_run_on_a_store_leaves_a_record_a_model_and_vectors(command: Command, 
     model, store = model_folder.load(tmp_path / "out/seed-0/model"), Store.open(tmp_path / "store")
     vectors = torch.from_numpy(np.load(tmp_path / "vectors" / "embeddings.npy"))
     torch.testing.assert_close(vectors, embed(model.method, store.graph()), rtol=1e-5, atol=1e-6)
+
+
+def test_the_command_that_is_shown_can_be_typed_as_it_stands(command: Command, tmp_path: Path) -> None:
+    store, out = "a [b] store", "runs of é"
+    (tmp_path / "store").rename(tmp_path / store)
+    answer = command("run", "bandana", store, *SETTINGS, "--device", "cpu", "--out", out)
+    (shown,) = [line for line in answer.out.splitlines() if "bandana infer" in line]
+    words = ["bandana", "infer", store, "--model", f"{out}/seed-0/model", "-o", "FOLDER"]
+    assert shlex.split(shown.partition(": ")[2]) == words
+
+
+def test_a_training_on_a_store_that_stops_early_says_why(command: Command) -> None:
+    hasty = ("training.epochs=40", "training.evaluate_every=1", "training.patience_evaluations=1", "training.lr=9")
+    words = [word for text in hasty for word in ("--set", text)]
+    answer = command("run", "bandana", "store", *SETTINGS, *words, "--device", "cpu", "--out", "out")
+    assert answer.code == 0, answer.err
+    assert "store, seed 0: stopped early, after" in " ".join(answer.err.split())
 
 
 def test_too_few_labels_are_told_before_training_and_links_do_without(command: Command, tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from bandana.use import links
 from bandana.use.links import missing_links
 
 
-def candidates(graph: Graph, within: int | None) -> Iterator[tuple[int, int]]:
-    """Every pair that may be offered, in order, from its definition."""
+def candidates(graph: Graph, within: int | None, *, ordered: bool = False) -> Iterator[tuple[int, int]]:
+    """Every pair that may be offered, in order, from its definition; ordered, both directions of it are."""
     kind = nx.DiGraph if graph.directed else nx.Graph
     drawn = kind()
     drawn.add_nodes_from(range(graph.num_nodes))
@@ -25,9 +25,12 @@ def candidates(graph: Graph, within: int | None) -> Iterator[tuple[int, int]]:
     steps = dict(nx.all_pairs_shortest_path_length(drawn))
     for source in range(graph.num_nodes):
         for target in range(graph.num_nodes):
-            if source == target or drawn.has_edge(source, target) or (not graph.directed and source > target):
+            if source == target or drawn.has_edge(source, target):
                 continue
-            if within is None or steps[source].get(target, 99) <= within:
+            if not ordered and (source > target or drawn.has_edge(target, source)):
+                continue
+            way_back = 99 if ordered else steps[target].get(source, 99)
+            if within is None or min(steps[source].get(target, 99), way_back) <= within:
                 yield source, target
 
 
@@ -65,22 +68,32 @@ def test_faiss_finds_the_same(random_graph, monkeypatch: pytest.MonkeyPatch, dir
     blocks, search = [], links._reaching_by_faiss
     monkeypatch.setattr(links, "_reaching_by_faiss", lambda *given: blocks.append(given) or search(*given))
     theirs = missing_links(graph, z, 50)
-    assert len(blocks) == (8 if directed else 5)  # of three by three; nothing bounds the first
+    assert len(blocks) == 5  # of the six on and above the diagonal of three by three; nothing bounds the first
     monkeypatch.setattr(links, "find_spec", lambda name: None)
     ours = missing_links(graph, z, 50)
     assert theirs.pairs.equal(ours.pairs)
     assert theirs.scores.allclose(ours.scores, atol=1e-5)
 
 
-def test_a_decoder_can_score_near_pairs(random_graph) -> None:
-    graph = random_graph(20, 25)
+@pytest.mark.parametrize("directed", [False, True])
+def test_a_decoder_can_score_near_pairs_and_knows_directions(random_graph, directed: bool) -> None:
+    graph = random_graph(20, 25, directed=directed)
     z = torch.randn(20, 4, generator=torch.Generator().manual_seed(3))
 
     def score(pairs: Tensor) -> Tensor:
-        return -(z[pairs[0]] - z[pairs[1]]).norm(dim=1)
+        return -(z[pairs[0]] - 2 * z[pairs[1]]).norm(dim=1)
 
     found = missing_links(graph, z, 5, within=2, score=score)
-    expected = sorted(candidates(graph, 2), key=lambda pair: float((z[pair[0]] - z[pair[1]]).norm()))[:5]
+    pairs = candidates(graph, 2, ordered=directed)
+    expected = sorted(pairs, key=lambda pair: float((z[pair[0]] - 2 * z[pair[1]]).norm()))[:5]
+    assert [tuple(pair) for pair in found.pairs.T.tolist()] == expected
+
+
+@pytest.mark.parametrize("within", [None, 2])
+def test_the_reverse_of_a_link_is_not_missing_and_no_pair_is_listed_twice(within: int | None) -> None:
+    graph = Graph.from_edges(torch.tensor([[0, 1, 2], [1, 2, 3]]), num_nodes=4, directed=True)
+    found = missing_links(graph, torch.ones(4, 2), within=within)
+    expected = [(0, 2), (1, 3)] if within else [(0, 2), (0, 3), (1, 3)]
     assert [tuple(pair) for pair in found.pairs.T.tolist()] == expected
 
 

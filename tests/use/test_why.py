@@ -57,6 +57,7 @@ def test_deletions_are_real_and_paths_complete(random_graph, directed: bool) -> 
             gone = both_ways({(a, node) for node in expected} | {(node, b) for node in expected}, graph)
             assert reasons.score_without_shared == pytest.approx(score_without(method, graph, a, b, gone), abs=1e-5)
         assert reasons.linked == net.has_edge(a, b)
+        assert reasons.linked_back == (directed and net.has_edge(b, a))
         if reasons.linked:
             without = score_without(method, graph, a, b, both_ways({(a, b)}, graph))
             assert reasons.score_without_link == pytest.approx(without, abs=1e-5)
@@ -83,6 +84,13 @@ def test_strangers_have_nothing_between_them(hand_graph) -> None:
     assert reasons.distance is None
     assert reasons.shared == reasons.paths == ()
     assert reasons.score_without_shared is None
+
+
+def test_a_link_the_other_way_is_told_and_is_no_link(hand_graph) -> None:
+    graph = hand_graph(directed=True)
+    reasons = explain_link(model(graph), graph, 3, 2)
+    assert (reasons.linked, reasons.linked_back, reasons.score_without_link) == (False, True, None)
+    assert not explain_link(model(graph), graph, 2, 3).linked_back
 
 
 @pytest.mark.parametrize(("a", "b"), [(1, 1), (0, 5), (-1, 0)])

@@ -5,12 +5,30 @@ from typing import Annotated
 
 import typer
 
+from bandana import __version__
+
 app = typer.Typer(
     help="Node embeddings from a graph without labels.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _say_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"bandana {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def of_all_verbs(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Take the options that stand before a verb."""
+
 
 DataRoot = Annotated[
     Path | None, typer.Option("--data-root", envvar="BANDANA_DATA", help="Folder with raw data sets, only read.")

@@ -1,7 +1,7 @@
 """What the figures mean, in sentences for somebody who has never read a paper about embeddings."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Literal, TypeAlias
 
@@ -9,9 +9,10 @@ from bandana.evaluation.graph_facts import GraphFacts
 from bandana.evaluation.label_quality import LARGEST_CLASS, ROWS_FOR_LABELS
 from bandana.evaluation.link_quality import COUNTED, DECODER, RANDOM, VECTORS, LinkQuality
 from bandana.evaluation.quality import Quality
+from bandana.evaluation.wording import how_many, in_words, inside
 
 FEW_LINKS = 200
-GOOD_AUC, POOR_AUC = 0.9, 0.7
+GOOD_AUC, POOR_AUC, GUESSING = 0.9, 0.7, 0.5
 GOOD_HITS = 0.5
 GOOD_GAIN = 0.5
 """Share of the nodes that guessing gets wrong and the vectors get right."""
@@ -22,15 +23,7 @@ WEAK_HOMOPHILY = 0.1
 MANY_ISOLATED = 0.1
 MANY_FAR = 0.3
 
-WORDS = {
-    "shared neighbours": "Counting shared neighbours",
-    "Adamic-Adar": "Counting shared neighbours by Adamic-Adar",
-    "resource allocation": "Counting shared neighbours by resource allocation",
-    "popularity of the ends": "Multiplying the degrees of the two ends",
-    "untrained encoder": "The same encoder without any training",
-    "raw features": "Reading the plain features",
-    DECODER: "The method's own decoder",
-}
+FLOOR = "This method learns nothing: its figures are a floor, which a training must pass to be worth its time."
 
 Tone: TypeAlias = Literal["good", "fair", "poor", "note"]
 
@@ -53,7 +46,7 @@ class Verdict:
         return f"{self.text} {self.advice}".strip()
 
 
-def verdicts(quality: Quality, facts: GraphFacts) -> list[Verdict]:
+def verdicts(quality: Quality, facts: GraphFacts, *, trained: bool = True) -> list[Verdict]:
     """Say what is good, what is not and what to try next: collapse first, then links, labels and all the rest.
 
     A difference counts only if it is larger than the held-out sample lets it be by luck: two standard errors.
@@ -61,13 +54,26 @@ def verdicts(quality: Quality, facts: GraphFacts) -> list[Verdict]:
     Args:
         quality: From `judge`.
         facts: From `describe_graph`, of the same graph.
+        trained: Whether the method learns anything. One that does not is a floor itself: it is compared with counting
+            alone, and nothing about a training is advised.
     """
-    found = [] if quality.collapse is None else [Verdict("poor", quality.collapse, _after_collapse(facts))]
+    found = [] if quality.collapse is None else [_on_collapse(quality, facts, trained)]
     if quality.links is not None:
-        found += _on_links(quality.links)
+        found += _on_links(quality.links, trained)
     if quality.labels is not None and facts.labels is not None:
-        found += _on_labels(quality.labels, min(facts.labels.labelled, ROWS_FOR_LABELS) // 2)
-    return [*found, *_on_neighbourhoods(quality), *_on_clusters(quality), *_on_the_graph(facts)]
+        found += _on_labels(quality.labels, min(facts.labels.labelled, ROWS_FOR_LABELS) // 2, trained)
+    found += [*_on_neighbourhoods(quality), *_on_clusters(quality), *_on_the_graph(facts)]
+    return found if trained else [Verdict("note", FLOOR), *(replace(verdict, advice="") for verdict in found)]
+
+
+def _on_collapse(quality: Quality, facts: GraphFacts, trained: bool) -> Verdict:
+    if trained:
+        return Verdict("poor", str(quality.collapse), _after_collapse(facts))
+    return Verdict(
+        "poor",
+        f"The vectors have collapsed in part: they use about {quality.effective_rank:.1f} of their {quality.width} "
+        f"directions, and {quality.spread:.1%} of their squared length differs from node to node.",
+    )
 
 
 def _after_collapse(facts: GraphFacts) -> str:
@@ -75,46 +81,72 @@ def _after_collapse(facts: GraphFacts) -> str:
     return f"{advice}." if facts.num_features is None else f"{advice}, and look whether the features differ at all."
 
 
-def _on_links(links: LinkQuality) -> Iterator[Verdict]:
+def _on_links(links: LinkQuality, trained: bool) -> Iterator[Verdict]:
     ours, luck = links.easy[VECTORS]["auc"], _luck(links.easy[VECTORS]["auc"], links.num_links)
     yield Verdict(
         "good" if ours >= GOOD_AUC else "fair" if ours >= POOR_AUC else "poor",
-        f"A held-out link scores above a random pair that is not linked {ours:.0%} of the time (50 % is guessing).",
+        f"A held-out link scores above a random pair that is not linked {ours:.0%} of the time "
+        f"({GUESSING:.0%} is guessing).",
     )
     if links.num_links < FEW_LINKS:
+        were = "was" if links.num_links == 1 else "were"
         yield Verdict(
-            "note", f"Only {links.num_links} links were held out, so figures about links may be off by {luck:.0%}."
+            "note",
+            f"Only {how_many(links.num_links, 'link')} {were} held out, so figures about links may be off by "
+            f"{luck:.0%}.",
         )
-    yield from _against_floors(links, ours, luck)
+    yield from _against_floors(links, ours, luck) if trained else _against_counting(links, ours, luck)
     yield from _on_hard_negatives(links)
 
 
 def _against_floors(links: LinkQuality, ours: float, luck: float) -> Iterator[Verdict]:
-    """What ranks links as well as these vectors or better: the best that counts, and all other vectors."""
+    """How other rankings compare: the decoder's, the best that counts, and those of all other vectors."""
     decoder = links.easy.get(DECODER, {"auc": 0.0})["auc"]
     if decoder > ours + luck:
         yield Verdict(
             "note",
-            f"{WORDS[DECODER]} ranks links better than dot products (AUC {decoder:.3f} against {ours:.3f}): use it.",
+            f"{in_words(DECODER)} ranks links better than dot products (AUC {decoder:.3f} against {ours:.3f}): use it.",
         )
-    counted = max(COUNTED, key=lambda name: links.easy[name]["auc"])
     learned = [name for name in links.easy if name not in (*COUNTED, VECTORS, RANDOM, DECODER)]
-    rivals = {name: links.easy[name]["auc"] for name in (counted, *learned)}
+    rivals = {name: links.easy[name]["auc"] for name in (_best_count(links), *learned)}
     best = max(rivals, key=lambda name: rivals[name])
     if rivals[best] < ours - luck:
         yield Verdict(
             "good",
             f"Training paid for links: the best that needs none reaches an AUC of {rivals[best]:.3f} against "
-            f"{ours:.3f} ({_inside(WORDS.get(best, best))}).",
+            f"{ours:.3f} ({inside(best)}).",
         )
     for name, theirs in rivals.items():
-        if theirs >= ours - luck:
-            yield _rival(name, theirs, ours, better=theirs > ours + luck)
+        if theirs > GUESSING and theirs >= ours - luck:
+            yield _too_close(name, theirs, ours, links) if theirs < ours else _rival(name, theirs, ours, luck)
 
 
-def _rival(name: str, theirs: float, ours: float, *, better: bool) -> Verdict:
+def _against_counting(links: LinkQuality, ours: float, luck: float) -> Iterator[Verdict]:
+    """The same for vectors that nothing was learned for: other floors are no rivals, and one of them they may be."""
+    best = _best_count(links)
+    theirs = links.easy[best]["auc"]
+    if theirs > max(GUESSING, ours + luck):
+        yield Verdict(
+            "fair", f"{in_words(best)} ranks links better than these vectors (AUC {theirs:.3f} against {ours:.3f})."
+        )
+
+
+def _best_count(links: LinkQuality) -> str:
+    return max(COUNTED, key=lambda name: links.easy[name]["auc"])
+
+
+def _too_close(name: str, theirs: float, ours: float, links: LinkQuality) -> Verdict:
+    return Verdict(
+        "fair",
+        f"{how_many(links.num_links, 'held-out link')} cannot tell whether these vectors rank links better than "
+        f"{inside(name)} does (AUC {ours:.3f} against {theirs:.3f}).",
+    )
+
+
+def _rival(name: str, theirs: float, ours: float, luck: float) -> Verdict:
+    better = theirs > ours + luck
     how = "better than these vectors" if better else "as well as these vectors do"
-    text = f"{WORDS.get(name, name)} ranks links {how} (AUC {theirs:.3f} against {ours:.3f}): "
+    text = f"{in_words(name)} ranks links {how} (AUC {theirs:.3f} against {ours:.3f}): "
     match name in COUNTED, better:
         case True, True:
             text += "to predict links in this graph, count."
@@ -130,7 +162,7 @@ def _rival(name: str, theirs: float, ours: float, *, better: bool) -> Verdict:
 def _on_hard_negatives(links: LinkQuality) -> Iterator[Verdict]:
     ours = links.hard[VECTORS]
     luck = _luck(ours["auc"], links.num_lists)
-    blurred = ours["auc"] <= 0.5 + luck
+    blurred = ours["auc"] <= GUESSING + luck
     yield Verdict(
         "poor" if blurred else "good" if ours["hits@10"] >= GOOD_HITS else "fair",
         f"Among {links.list_length} pairs that are near in the graph and not linked, a held-out link is in the first "
@@ -150,12 +182,12 @@ def _on_hard_negatives(links: LinkQuality) -> Iterator[Verdict]:
     if links.hard[best]["mrr"] > ours["mrr"] + _luck(ours["mrr"], links.num_lists):
         yield Verdict(
             "fair",
-            f"{WORDS[best]} ranks near pairs better than these vectors (MRR {links.hard[best]['mrr']:.3f} against "
+            f"{in_words(best)} ranks near pairs better than these vectors (MRR {links.hard[best]['mrr']:.3f} against "
             f"{ours['mrr']:.3f}), although these pairs were chosen to be hard for counting.",
         )
 
 
-def _on_labels(labels: Mapping[str, Mapping[str, float]], tested: int) -> Iterator[Verdict]:
+def _on_labels(labels: Mapping[str, Mapping[str, float]], tested: int, trained: bool) -> Iterator[Verdict]:
     ours, guess = labels[VECTORS]["accuracy"], labels[LARGEST_CLASS]["accuracy"]
     luck = _luck(ours, tested)
     if ours <= guess + luck:
@@ -170,12 +202,22 @@ def _on_labels(labels: Mapping[str, Mapping[str, float]], tested: int) -> Iterat
         "good" if ours - guess >= GOOD_GAIN * (1 - guess) else "fair",
         f"Labels can be read from the vectors: {ours:.0%} right on held-out nodes (the largest class: {guess:.0%}).",
     )
-    for name, scores in labels.items():
-        if name not in (VECTORS, LARGEST_CLASS) and scores["accuracy"] >= ours - luck:
-            how = "better than" if scores["accuracy"] > ours + luck else "as well as"
+    if trained:
+        yield from _floors_on_labels(labels, luck, tested)
+
+
+def _floors_on_labels(labels: Mapping[str, Mapping[str, float]], luck: float, tested: int) -> Iterator[Verdict]:
+    ours, guess = labels[VECTORS]["accuracy"], labels[LARGEST_CLASS]["accuracy"]
+    for name in (name for name in labels if name not in (VECTORS, LARGEST_CLASS)):
+        theirs = labels[name]["accuracy"]
+        if theirs >= ours:
+            how = "better than" if theirs > ours + luck else "as well as"
+            yield Verdict("fair", f"{in_words(name)} predicts labels {how} these vectors ({theirs:.0%} right).")
+        elif theirs > guess and theirs >= ours - luck:
             yield Verdict(
                 "fair",
-                f"{WORDS.get(name, name)} predicts labels {how} these vectors ({scores['accuracy']:.0%} right).",
+                f"{how_many(tested, 'held-out node')} cannot tell whether these vectors predict labels better than "
+                f"{inside(name)} does ({ours:.0%} against {theirs:.0%} right).",
             )
 
 
@@ -235,11 +277,6 @@ def _on_the_graph(facts: GraphFacts) -> Iterator[Verdict]:
             f"Links hardly join equal labels (adjusted homophily {agreement:.2f}): vectors that follow links say "
             "little about labels here, and the features alone may do better.",
         )
-
-
-def _inside(words: str) -> str:
-    """The words as they stand inside a sentence."""
-    return words[0].lower() + words[1:]
 
 
 def _luck(share: float, trials: int) -> float:

@@ -23,6 +23,8 @@ from bandana.method import GraphSpec
 from bandana.own import outputs
 from bandana.own.automatic import Choice, build
 from bandana.own.card import figures, model_card
+from bandana.parts.floor import Floor
+from bandana.registry import get_method
 from bandana.reporting.html import write_report
 from bandana.reporting.own_report import own_report
 from bandana.reporting.record import environment
@@ -98,7 +100,8 @@ def judged(own: OwnGraph, choice: Choice, learned: Learned, *, seed: int = 0) ->
         seed=seed,
     )
     told = (LATEST, *decided) if choice.latest else decided
-    found = (*verdicts(quality, facts), *(Verdict("note", f"{reason[0].upper()}{reason[1:]}.") for reason in told))
+    said = verdicts(quality, facts, trained=not issubclass(get_method(choice.method), Floor))
+    found = (*said, *(Verdict("note", f"{reason[0].upper()}{reason[1:]}.") for reason in told))
     return Embedded(own, choice, learned, facts, quality, clusters, found, seed)
 
 

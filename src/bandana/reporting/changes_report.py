@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,8 @@ def changes_report(page: Report, changes: Changes, ids: Sequence[Any], before: s
     unmeasured = f"No links were held out this time; how well links are predicted stands in the report of {before}."
     facts = (Fact("new", f"{new:,}"), Fact("changed", f"{moved:,}"), Fact("as before", f"{changes.unchanged:,}"))
     section = Section(title="What changed", lead=f"{counts} {promise}", facts=facts, tables=_farthest(changes, ids))
-    steps = (NextStep("See what moved, and whose neighbours changed.", f"bandana compare {before} {folder}"),)
+    command = f"bandana compare {quote(before)} {quote(folder)}"
+    steps = (NextStep("See what moved, and whose neighbours changed.", command),)
     return replace(
         page,
         summary=f"{page.summary} {counts}",

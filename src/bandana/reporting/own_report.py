@@ -1,6 +1,7 @@
 """The report of ``bandana embed``: what was measured, laid out as a page."""
 
 from collections.abc import Mapping, Sequence
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from bandana.evaluation.graph_facts import GraphFacts
 from bandana.evaluation.quality import Quality
 from bandana.evaluation.samples import sample
 from bandana.evaluation.verdicts import Verdict
+from bandana.evaluation.wording import how_many
 from bandana.graph import Graph
 from bandana.reporting.charts import Curve, LineChart
 from bandana.reporting.html import Fact, Groups, Map, NextStep, Report, Row, Score, Section, Shades, Table
@@ -53,10 +55,11 @@ def own_report(
         made_with: Settings and versions.
         folder: Where the vectors lie, for the commands that are suggested.
     """
-    first = str(own.graph.node_ids[0]) if own.graph.node_ids else "0"
+    first, place = str(own.graph.node_ids[0]) if own.graph.node_ids else "0", quote(folder)
     return Report(
         title=title,
-        summary=f"{facts.num_nodes:,} nodes and {facts.num_links:,} links became vectors of {quality.width} numbers.",
+        summary=f"{how_many(facts.num_nodes, 'node')} and {how_many(facts.num_links, 'link')} became vectors of "
+        f"{how_many(quality.width, 'number')}.",
         facts=_graph_facts(facts)[:4],
         verdicts=tuple(found),
         map=embedding_map(own, embedding, clusters),
@@ -66,8 +69,8 @@ def own_report(
             Section(title="Training", charts=_curves(history)),
         ),
         next_steps=(
-            NextStep("Find the nodes most similar to one.", f"bandana similar {folder} --id {first}"),
-            NextStep("List the most likely missing links.", f"bandana links {folder} --top 100"),
+            NextStep("Find the nodes most similar to one.", f"bandana similar {place} --id {quote(first)}"),
+            NextStep("List the most likely missing links.", f"bandana links {place} --top 100"),
         ),
         made_with=tuple(Fact(name, value) for name, value in made_with.items()),
     )

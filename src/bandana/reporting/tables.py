@@ -1,17 +1,19 @@
 """Tables for the terminal, with every figure beside its floors."""
 
 import csv
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from io import StringIO
 
-from rich.console import Group
+from rich.console import Console, ConsoleOptions, Group
 from rich.table import Table
 
 from bandana.reporting.record import RunRecord
 from bandana.training.profile import Operation
 
 _LONGEST_NAME = 60
+_UNLIMITED = 10_000
+"""Characters in a line that no table reaches."""
 Summary = Mapping[str, tuple[float, float]]
 
 HEADINGS = {
@@ -48,10 +50,10 @@ def result_table(record: RunRecord) -> Group:
     task, protocol, count = experiment["task"], experiment["protocol"], len(record.seeds)
     kind = "node classification" if task == "node" else "link prediction"
     seeds = f"{count} pre-training seed{'s' if count > 1 else ''}"
-    table = Table()
     columns = [name for name in _COLUMNS[task, protocol] if name in record.summary]
-    _fill(table, columns, {**record.floors, experiment["method"]: record.summary}, highlight=experiment["method"])
-    return Group(f"[italic]{experiment['dataset']}: {kind}, {protocol} protocol, {seeds}, %[/italic]", table)
+    rows = {**record.floors, experiment["method"]: record.summary}
+    figures = Figures(columns, rows, highlight=experiment["method"])
+    return Group(f"[italic]{experiment['dataset']}: {kind}, {protocol} protocol, {seeds}, %[/italic]", figures)
 
 
 def overview_table(nodes: RunRecord, links: RunRecord) -> Group:
@@ -61,19 +63,45 @@ def overview_table(nodes: RunRecord, links: RunRecord) -> Group:
         for label, summary in {**record.floors, record.experiment["method"]: record.summary}.items():
             rows[label] = {**rows.pop(label, {}), **summary}
     method, dataset, protocol = (nodes.experiment[name] for name in ("method", "dataset", "protocol"))
-    table = Table()
-    _fill(table, _OVERVIEW, rows, highlight=method)
     title = f"{dataset}: node classification and link prediction, {protocol} protocol, %"
-    return Group(f"[italic]{title}[/italic]", table)
+    return Group(f"[italic]{title}[/italic]", Figures(_OVERVIEW, rows, highlight=method))
 
 
-def _fill(table: Table, columns: Sequence[str], rows: Mapping[str, Summary], highlight: str) -> None:
-    table.add_column("")
-    for name in columns:
-        table.add_column(HEADINGS[name], justify="right")
-    for label, summary in rows.items():
-        cells = [percent(summary.get(name)) for name in columns]
-        table.add_row(label, *cells, style="bold" if label == highlight else "dim")
+@dataclass(frozen=True)
+class Figures:
+    """A table of figures that is never cut: where the terminal is too narrow, its columns come in several tables.
+
+    Attributes:
+        columns: Metrics, in order.
+        rows: The figures of each method and floor.
+        highlight: The row that stands out.
+    """
+
+    columns: Sequence[str]
+    rows: Mapping[str, Summary]
+    highlight: str
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table]:
+        yield from self._fitting(self.columns, console, options)
+
+    def _fitting(self, columns: Sequence[str], console: Console, options: ConsoleOptions) -> Iterator[Table]:
+        table, half = self._table(columns), (len(columns) + 1) // 2
+        needed = console.measure(table, options=options.update(width=_UNLIMITED)).maximum
+        if needed <= options.max_width or len(columns) == 1:
+            yield table
+            return
+        yield from self._fitting(columns[:half], console, options)
+        yield from self._fitting(columns[half:], console, options)
+
+    def _table(self, columns: Sequence[str]) -> Table:
+        table = Table()
+        table.add_column("", no_wrap=True)
+        for name in columns:
+            table.add_column(HEADINGS[name], justify="right", no_wrap=True)
+        for label, summary in self.rows.items():
+            cells = [percent(summary.get(name)) for name in columns]
+            table.add_row(label, *cells, style="bold" if label == self.highlight else "dim")
+        return table
 
 
 def profile_table(operations: Sequence[Operation], most: int = 15) -> Table:

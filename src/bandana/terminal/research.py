@@ -25,7 +25,7 @@ from bandana.registry import all_methods
 from bandana.reporting.method_pages import in_families, index_page, method_page
 from bandana.reporting.record import RunFolder, environment
 from bandana.reporting.tables import profile_csv, profile_table, result_table
-from bandana.terminal.screen import console, progress_bars, status
+from bandana.terminal.screen import console, progress_bars, say_if_stopped_early, status
 from bandana.terminal.store_run import names_a_store, refuse_for_stores, run_store_and_show
 
 FOUND = "found in "
@@ -72,6 +72,9 @@ def run_and_show(
     except KeyboardInterrupt:
         status.print(f"Stopped. Nothing is lost: the same command goes on from {folder}.")
         raise SystemExit(130) from None
+    for seed in record.seeds:
+        name = f"{experiment.dataset}, seed {seed.seed}"
+        say_if_stopped_early(name, seed.epochs, seed.best_epoch, experiment.training)
     if json:
         console.print_json(record.to_json())
         return

@@ -6,7 +6,8 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from bandana.training.trainer import OnEpoch, TrainingState
+from bandana.evaluation.wording import how_many
+from bandana.training.trainer import OnEpoch, TrainingConfig, TrainingState
 
 console = Console()
 status = Console(stderr=True)
@@ -34,6 +35,27 @@ def progress_bars(epochs: int) -> Iterator[Callable[[str], OnEpoch]]:
     finally:
         if progress.tasks:
             progress.stop()
+
+
+def say_if_stopped_early(name: str, epochs: int, best_epoch: int, training: TrainingConfig) -> None:
+    """Say why a bar ends before its end: that is no abort.
+
+    Args:
+        name: Of the bar.
+        epochs: That were trained.
+        best_epoch: Whose weights were kept.
+        training: What was planned.
+    """
+    looks, patience = (epochs - best_epoch) // training.evaluate_every, training.patience_evaluations
+    if epochs < training.epochs and 0 < patience <= looks:
+        status.print(
+            f"{name}: stopped early, after {epochs:,} of {training.epochs:,} epochs, because {how_many(looks, 'look')} "
+            f"in a row at the validation links found nothing better than epoch {best_epoch:,}, whose weights are kept.",
+            style="dim",
+            markup=False,
+            emoji=False,
+            highlight=False,
+        )
 
 
 def _note(state: TrainingState) -> str:

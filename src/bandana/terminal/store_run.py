@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from bandana import __version__
@@ -14,7 +15,7 @@ from bandana.scale.distributed import leading
 from bandana.store_estimate import estimate_run
 from bandana.store_experiment import StoreExperiment, is_store, run_store
 from bandana.terminal.estimates import show_costs
-from bandana.terminal.screen import console, progress_bars, status
+from bandana.terminal.screen import console, progress_bars, say_if_stopped_early, status
 
 
 def names_a_store(method: str, dataset: str | None) -> bool:
@@ -62,13 +63,16 @@ def run_store_and_show(
         raise SystemExit(130) from None
     if record is None:
         return
+    for seed in record.seeds:
+        say_if_stopped_early(f"{name}, seed {seed.seed}", seed.epochs, seed.best_epoch, experiment.training)
     if json:
         console.print_json(record.to_json())
         return
     console.print(result_table(record))
     console.print(f"Configuration, figures of every seed, weights and models: [bold]{folder}[/bold]")
-    model = folder / f"seed-{seeds[0]}" / "model"
-    console.print(f"Vectors of all nodes: bandana infer {experiment.dataset} --model {model} -o FOLDER", style="dim")
+    store, model = quote(experiment.dataset), quote(str(folder / f"seed-{seeds[0]}" / "model"))
+    next_step = f"Vectors of all nodes: bandana infer {store} --model {model} -o FOLDER"
+    console.print(next_step, style="dim", soft_wrap=True, markup=False, emoji=False)
 
 
 def estimate_run_and_show(

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from rich.box import SIMPLE
@@ -69,7 +70,8 @@ def tune_and_show(
         f"All {len(tuned.trials)} trials: [bold]{out / TRIALS}[/bold]   Recipe: [bold]{out / RECIPE}[/bold]",
         soft_wrap=True,
     )
-    console.print(f"Run it: bandana run {method} {dataset} --task {task} --recipe {out / RECIPE}", soft_wrap=True)
+    next_step = f"Run it: bandana run {method} {dataset} --task {task} --recipe {quote(str(out / RECIPE))}"
+    console.print(next_step, soft_wrap=True, markup=False, emoji=False)
 
 
 def best_table(search: Search, trials: Sequence[Trial]) -> Table:

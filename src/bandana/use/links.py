@@ -6,7 +6,7 @@ faiss installed its exact flat index searches the blocks of float32 vectors on a
 pairs whose scores differ by no more than that may change places.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -32,7 +32,7 @@ class Links(NamedTuple):
     """Pairs of nodes, the likeliest first.
 
     Attributes:
-        pairs: ``[2, K]`` (source, target) node numbers; of an undirected pair the lower one first.
+        pairs: ``[2, K]`` (source, target) node numbers; the lower one first, where a score has no direction.
         scores: ``[K]``, falling.
     """
 
@@ -56,15 +56,17 @@ def missing_links(
 ) -> Links:
     """The `top` pairs of different nodes with the highest score that are not linked; fewer if there are no more.
 
-    An undirected pair is considered once; of a directed graph both directions are, each by itself.
+    The product of two vectors has no direction, so a pair is considered once, also of a directed graph, and is linked
+    if it is either way. Only where `score` judges a directed graph are both directions considered, each by itself.
 
     Args:
         graph: Its links are left out.
         z: ``[nodes, width]`` embeddings.
         top: How many.
         measure: What a score is, unless `score` says.
-        within: 2 or 3 considers only pairs that a path of at most so many steps joins; None considers all pairs.
-        score: Scores pairs in place of `measure`. It is called for few, large blocks of them.
+        within: 2 or 3 considers only pairs that a path of at most so many steps joins, either way; None considers all
+            pairs.
+        score: Scores pairs (source, target) in place of `measure`. It is called for few, large blocks of them.
 
     Raises:
         UserError: An option is out of range, or `score` is asked to judge all pairs.
@@ -76,10 +78,11 @@ def missing_links(
     points = comparable(z, measure)
     if within is None and score is not None:
         raise UserError("Links: a decoder scores pair by pair, too slow for all pairs; choose within 2 or 3 steps.")
+    linked = _either_way(graph) if score is None else graph
     if within is None:
-        offers = _all_pairs(graph, points, top)
+        offers = _all_pairs(linked, points, top)
     elif within in (2, 3):
-        offers = _near_pairs(graph, within, score or (lambda pairs: _dot_products(points, pairs)))
+        offers = _near_pairs(graph, linked, within, score or (lambda pairs: _dot_products(points, pairs)))
     else:
         raise UserError(f"within: must be 2 or 3 steps, got {within}; leave it out to consider all pairs.")
     best = Links(torch.empty(2, 0, dtype=torch.long, device=z.device), z.new_empty(0))
@@ -87,6 +90,11 @@ def missing_links(
         full = best.scores.numel() == top
         best = _merge(best, offer(float(best.scores[-1]) if full else -torch.inf), top)
     return best
+
+
+def _either_way(graph: Graph) -> Graph:
+    """The graph without the directions of its links."""
+    return Graph.from_edges(graph.edge_index, num_nodes=graph.num_nodes) if graph.directed else graph
 
 
 def _merge(best: Links, offer: Links, top: int) -> Links:
@@ -120,21 +128,19 @@ def _all_pairs(graph: Graph, points: Tensor, top: int) -> Offers:
         source, target = (scores >= max(above, torch.finfo(scores.dtype).min)).nonzero(as_tuple=True)
         return Links(torch.stack([source + start, target + low]), scores[source, target])
 
-    # The lower targets of undirected pairs were sources before.
-    return (partial(offer, start, low) for start in starts for low in starts if graph.directed or low >= start)
+    # Lower targets were sources before.
+    return (partial(offer, start, low) for start in starts for low in starts if low >= start)
 
 
 def _leave_out(scores: Tensor, graph: Graph, start: int, low: int) -> None:
-    """Make the scores of links, of self-pairs and of undirected pairs the other way round impossible, in place."""
+    """Make the scores of links, of self-pairs and of pairs the other way round impossible, in place."""
     targets_of = graph.structure.transposed_rowptr[start : start + scores.shape[0] + 1]
     targets = graph.structure.transposed_col[int(targets_of[0]) : int(targets_of[-1])] - low
     rows = torch.arange(scores.shape[0], device=scores.device)
     linked = rows.repeat_interleave(targets_of.diff())
     inside = (targets >= 0) & (targets < scores.shape[1])
     scores[linked[inside], targets[inside]] = -torch.inf
-    if start == low and graph.directed:
-        scores.fill_diagonal_(-torch.inf)
-    elif start == low:
+    if start == low:
         scores.masked_fill_(rows <= rows.unsqueeze(1), -torch.inf)
 
 
@@ -149,23 +155,35 @@ def _reaching_by_faiss(sources: Tensor, targets: Tensor, bound: float) -> Links:
     return Links(torch.from_numpy(np.stack([rows, found])), torch.from_numpy(scores))
 
 
-def _near_pairs(graph: Graph, within: int, score: PairScore) -> Offers:
-    structure, nodes = graph.structure, graph.num_nodes
-    rowptr, col = structure.transposed_rowptr.cpu().numpy(), structure.transposed_col.cpu().numpy()
-    steps = csr_array((np.ones(col.size, dtype=np.float32), col, rowptr), shape=(nodes, nodes))
+def _near_pairs(graph: Graph, linked: Graph, within: int, score: PairScore) -> Offers:
+    """Pairs that paths of `graph` join; where `linked` has lost its directions, the paths may lead either way."""
+    forth = _steps(graph.structure.transposed_rowptr, graph.structure.transposed_col)
+    both_ways = graph.directed and not linked.directed
+    ways = [forth, _steps(graph.structure.rowptr, graph.structure.col)] if both_ways else [forth]
 
     def offer(block: slice, above: float) -> Links:
-        two_steps = steps[block] @ steps
-        found = two_steps if within == 2 else two_steps + two_steps @ steps
+        found = sum((_reached(steps, block, within) for steps in ways[1:]), _reached(forth, block, within))
         found.sort_indices()
         source = np.repeat(np.arange(block.start, block.stop), np.diff(found.indptr))
-        pairs = torch.from_numpy(np.stack([source, found.indices.astype(np.int64)])).to(structure.col.device)
-        pairs = pairs[:, _unlinked(graph, pairs)]
+        pairs = torch.from_numpy(np.stack([source, found.indices.astype(np.int64)])).to(graph.device)
+        pairs = pairs[:, _unlinked(linked, pairs)]
         scores = score(pairs)
         better = scores > above
         return Links(pairs[:, better], scores[better])
 
-    return (partial(offer, block) for block in _blocks_of_walks(steps, within))
+    return (partial(offer, block) for block in _blocks_of_walks(ways, within))
+
+
+def _steps(rowptr: Tensor, col: Tensor) -> Any:
+    """``[nodes, nodes]`` where one step leads from each node."""
+    nodes, targets = rowptr.numel() - 1, col.cpu().numpy()
+    return csr_array((np.ones(targets.size, dtype=np.float32), targets, rowptr.cpu().numpy()), shape=(nodes, nodes))
+
+
+def _reached(steps: Any, block: slice, within: int) -> Any:
+    """``[sources, nodes]`` where two steps lead from some sources, or two and three."""
+    two_steps = steps[block] @ steps
+    return two_steps if within == 2 else two_steps + two_steps @ steps
 
 
 def _unlinked(graph: Graph, pairs: Tensor) -> Tensor:
@@ -196,11 +214,17 @@ def _dot_products(points: Tensor, pairs: Tensor) -> Tensor:
     return products
 
 
-def _blocks_of_walks(steps: Any, within: int) -> Iterator[slice]:
+def _blocks_of_walks(ways: Sequence[Any], within: int) -> Iterator[slice]:
     """Consecutive slices of sources with about `SCORES_PER_BLOCK` walks of `within` steps from them, or one source."""
-    walks = np.ones(steps.shape[0])
-    for _ in range(within):
-        walks = steps @ walks
+    walks = sum(_walks(steps, within) for steps in ways)
     ends = np.flatnonzero(np.diff(np.cumsum(walks) // SCORES_PER_BLOCK, append=-1)) + 1
     starts = np.concatenate([[0], ends])[:-1]
     return (slice(int(start), int(end)) for start, end in zip(starts, ends, strict=True))
+
+
+def _walks(steps: Any, within: int) -> Any:
+    """``[nodes]`` how many walks of `within` steps begin at each node."""
+    walks = np.ones(steps.shape[0])
+    for _ in range(within):
+        walks = steps @ walks
+    return walks

@@ -38,6 +38,7 @@ class Explanation:
     Attributes:
         score: The dot product of the two vectors.
         linked: Whether the graph has this link already.
+        linked_back: Whether a directed graph has the link from the second to the first.
         score_without_link: The score when that link is deleted; None if there is none.
         shared: The shared neighbours that were checked, the one with the largest effect first.
         num_shared: How many there are.
@@ -48,6 +49,7 @@ class Explanation:
 
     score: float
     linked: bool
+    linked_back: bool
     score_without_link: float | None
     shared: tuple[SharedNeighbour, ...]
     num_shared: int
@@ -95,6 +97,7 @@ def explain_link(method: Method, graph: Graph, a: int, b: int, *, most: int = 20
     return Explanation(
         score=score,
         linked=linked,
+        linked_back=graph.directed and bool((_senders(graph, a) == b).any()),
         score_without_link=_score(method, graph, a, b, _entries(graph, [(a, b)])) if linked else None,
         shared=tuple(sorted(effects, key=lambda neighbour: -neighbour.effect)),
         num_shared=shared.numel(),
