@@ -158,7 +158,7 @@ def test_the_link_task_reports_both_scorings_and_the_heuristics(tmp_path: Path, 
         (("run", "bandana", "karate", "--set", "training.weight_decay=nan"), "training.weight_decay: must be a number"),
         (("run", "bandana", "karate", "--protocol", "papr"), "protocol: 'papr' is not a choice. Did you mean 'paper'?"),
         (("run", "bandana", "karate", "--device", "tpu"), "'tpu' is not a choice"),
-        (("run", "missing.toml"), "missing.toml: cannot be read"),
+        (("run", "missing.toml"), "missing.toml: there is no such file"),
         (("run", "bandana", "cora", "--data-root", "nowhere"), "Data root nowhere: there is no such folder"),
     ],
 )

@@ -82,6 +82,9 @@ def test_random_state_is_what_scikit_learn_takes() -> None:
     assert not np.array_equal(*map(vectors, [state := np.random.RandomState(0), state]))
     with pytest.raises(UserError, match=r"random_state: must be a whole number, .* got str; give"):
         vectors("zero")
+    for beyond in (-1, 2**32, 10**20):
+        with pytest.raises(UserError, match=rf"random_state: must be from 0 to 4294967295, got {beyond}; give"):
+            vectors(beyond)
 
 
 def test_missing_features_are_refused_or_imputed_as_asked() -> None:

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError, replace
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -28,6 +29,15 @@ def columns(edges: WeightedEdges) -> tuple[torch.Tensor, torch.Tensor]:
 def edge_dict(graph: Graph) -> dict[tuple[int, int], float]:
     weights = torch.ones(graph.num_edges) if graph.weight is None else graph.weight
     return dict(zip(map(tuple, graph.edge_index.T.tolist()), weights.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("form", [list, np.array])
+def test_edges_may_be_lists_or_an_array(form: Callable[..., object]) -> None:
+    ends = [[0, 1, 2], [1, 2, 3]]
+    graph = Graph.from_edges(form(ends), num_nodes=5)
+    assert edge_dict(graph) == edge_dict(Graph.from_edges(torch.tensor(ends), num_nodes=5))
+    with pytest.raises(UserError, match=r"integers of shape \[2, edges\], got \(3, 2\)"):
+        Graph.from_edges(form([[0, 1], [1, 2], [2, 3]]), num_nodes=5)
 
 
 @given(weighted_edges, st.booleans())

@@ -9,6 +9,8 @@ from rich.console import Console
 
 from bandana import __version__
 from bandana.__main__ import main
+from bandana.own import automatic
+from bandana.own.calibration import Estimate
 from bandana.terminal import screen
 from bandana.terminal.screen import say_if_stopped_early
 from bandana.training.trainer import TrainingConfig
@@ -55,3 +57,17 @@ def test_the_version_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
         main()
     assert not end.value.code
     assert capsys.readouterr().out == f"bandana {__version__}\n"
+
+
+def test_embed_says_that_it_stopped_early(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(automatic, "estimate", lambda *args: Estimate(seconds=1.0, bytes=1))
+    (tmp_path / "ring.csv").write_text("".join(f"n{a},n{(a + step) % 40}\n" for a in range(40) for step in (1, 2)))
+    words = ["--set", "training.patience_evaluations=1", "--set", "training.lr=9", "--device", "cpu"]
+    command = ["embed", str(tmp_path / "ring.csv"), "-o", str(tmp_path / "out"), *words]
+    monkeypatch.setattr(sys, "argv", ["bandana", *command])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert not end.value.code
+    assert "ring.csv: stopped early, after" in " ".join(capsys.readouterr().err.split())

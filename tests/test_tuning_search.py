@@ -80,8 +80,9 @@ def test_every_method_that_learns_has_a_space_whose_options_it_has(name: str) ->
 
 
 def test_a_floor_has_nothing_to_tune() -> None:
-    with pytest.raises(UserError, match="raw_features: has nothing to tune"):
-        default_space("raw_features", "node")
+    for purpose, advice in (("node", r"give a space with --space\."), ("own", r"leave out --tune\.")):
+        with pytest.raises(UserError, match=f"raw_features: has nothing to tune.* Or {advice}"):
+            default_space("raw_features", purpose)
 
 
 def test_a_search_names_a_wrong_option_before_it_starts() -> None:

@@ -89,6 +89,8 @@ def read_toml(path: Path) -> dict[str, Any]:
     """Read a TOML file; a missing or broken one is the user's to mend."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"{path}: there is no such file; correct the path.") from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
         raise UserError(f"{path}: cannot be read as TOML ({problem}).") from None
 

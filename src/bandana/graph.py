@@ -183,7 +183,7 @@ class Graph:
     @classmethod
     def from_edges(
         cls,
-        edge_index: Tensor,
+        edge_index: Any,
         *,
         num_nodes: int,
         x: Features | None = None,
@@ -198,7 +198,7 @@ class Graph:
         unless `directed` each edge is laid in both directions.
 
         Args:
-            edge_index: ``[2, edges]`` integer (sender, receiver).
+            edge_index: ``[2, edges]`` integer (sender, receiver): a tensor, an array or two lists.
             num_nodes: Number of nodes, isolated ones included.
             x: ``[nodes, features]`` dense or sparse features; None gives each node its own indicator.
             y: ``[nodes]`` integer labels.
@@ -209,7 +209,7 @@ class Graph:
         Raises:
             UserError: An endpoint, the features or the weights do not fit the graph.
         """
-        _check(edge_index, num_nodes, x, y, weight)
+        _check(edge_index := torch.as_tensor(edge_index), num_nodes, x, y, weight)
         sender, receiver = edge_index.long()
         weight = None if weight is None else weight.to(torch.get_default_dtype())
         if not directed:

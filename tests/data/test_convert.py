@@ -268,6 +268,8 @@ WORDY.add_edge(2, 3, weight=1.0)
         (NO_WEIGHT, {"weight": "w"}, "no attribute 'w'"),
         (WORDY, {}, "NetworkX graph: cannot be understood|no number"),
         (nx.empty_graph(3), {}, "no edges; add"),
+        (nx.path_graph(3), {"features": np.zeros((3, 2))}, "features: .*; beside .* give a path or a table with an id"),
+        (pa.table({"a": [1], "b": [2]}), {"labels": torch.zeros(2)}, "labels: .*; beside .* a table with an id"),
         (HeteroData(), {}, "plain Data"),
         (Data(edge_index=torch.tensor([[0], [1]])), {"features": np.zeros((2, 2))}, "brings its own"),
         (Graph.from_edges(torch.tensor([[0], [1]]), num_nodes=2), {"directed": True}, "undirected already"),

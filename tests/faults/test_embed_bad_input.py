@@ -165,6 +165,17 @@ def test_the_place_is_looked_at_before_anything_is_read(bandana: Bandana, earlie
     assert (earlier / "mine" / "thesis.tex").read_text() == "years of work"
 
 
+@pytest.mark.parametrize(
+    ("method", "says"),
+    [("smoothed_features", "has nothing to tune.* Or leave out --tune"), ("bandanna", "Did you mean .bandana.")],
+)
+def test_a_search_without_anything_to_search_is_refused_at_once(
+    bandana: Bandana, earlier: Path, monkeypatch, method: str, says: str
+) -> None:
+    monkeypatch.setattr(terminal, "read_graph", None)
+    assert re.search(says, one_sentence(bandana("embed", "edges.csv", "-o", "new", "--method", method, "--tune", "2")))
+
+
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="the superuser may write everywhere")
 def test_no_permission_to_write(bandana: Bandana, earlier: Path) -> None:
     (earlier / "closed").mkdir(mode=0o500)

@@ -73,8 +73,10 @@ def test_files_that_are_no_rows_are_refused(tmp_path: Path) -> None:
         read_rows([without])
     with pytest.raises(UserError, match=r"c\.csv, row 2: holds a figure that is no number"):
         read_rows([rows_file(tmp_path / "c.csv", row(experiment, 0, micro_f1="high"))])
-    with pytest.raises(UserError, match=r"d\.csv: cannot be read"):
+    with pytest.raises(UserError, match=r"^--rows .*d\.csv: there is no such file; correct the path\.$"):
         read_rows([tmp_path / "d.csv"])
+    with pytest.raises(UserError, match=f"^--rows {tmp_path}: cannot be read"):
+        read_rows([tmp_path])
 
 
 def test_what_was_trained_is_written_as_rows_that_can_be_read_again(tmp_path: Path) -> None:

@@ -206,9 +206,7 @@ def test_force_replaces_stores_and_nothing_else(tmp_path: Path) -> None:
     paths = tables(tmp_path / "mine", "numbers", "csv")
     plan = BuildPlan(**paths, parts=2)
     before = {path.name: path.read_bytes() for path in (tmp_path / "mine").iterdir()}
-    with pytest.raises(
-        UserError, match=r"mine/edges\.csv: was not written by this command, and --force would"
-    ):
+    with pytest.raises(UserError, match=r"mine/edges\.csv: was not written by this command, and --force would"):
         build_store(plan, tmp_path / "mine", force=True)
     with pytest.raises(UserError, match=r"edges\.csv: was not written by this command"):
         build_store(plan, tmp_path / "mine" / "edges.csv", force=True)

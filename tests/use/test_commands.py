@@ -118,6 +118,38 @@ def test_why_says_that_nothing_is_near(bandana: Bandana) -> None:
     assert "No path" not in bandana("why", "first", "--link", "[red]20", "[red]21")
 
 
+@pytest.fixture(scope="module")
+def one_way(made: Path) -> str:
+    """A folder of a directed graph: the ring, each link one way."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(automatic, "estimate", lambda *args: Estimate(seconds=1.0, bytes=1))
+        patch.setattr(own_report, "_tsne", lambda z, seed: z[:, :2].numpy())
+        (made / "ring.csv").write_text("source,target\n" + "".join(f"n{a},n{b}\n" for a, b in RING))
+        own = read_graph(made / "ring.csv", directed=True)
+        done = embed_own(own, choose(own.graph, epochs=2, dimensions=8, device="cpu"), device="cpu")
+        write_embedded(made / "one-way", done, title="one way")
+    return "one-way"
+
+
+def test_links_of_a_directed_graph_have_no_direction_and_it_is_said(bandana: Bandana, made: Path, one_way: str) -> None:
+    sentence = "Scores have no direction"
+    assert sentence in bandana("links", one_way, "--top", 5)
+    assert sentence not in bandana("links", "first", "--top", 5)
+    assert sentence in bandana("links", one_way, "--top", 400, "-o", "all.csv")
+    with (made / "all.csv").open(newline="") as file:
+        pairs = [frozenset((row["source"], row["target"])) for row in csv.DictReader(file)]
+    assert len(pairs) == len(set(pairs)) == 20 * 19 // 2 - len(RING)
+    assert not set(pairs) & {frozenset((f"n{a}", f"n{b}")) for a, b in RING}
+    assert "1 link: one.csv" in bandana("links", one_way, "--top", 1, "-o", "one.csv")
+
+
+def test_why_knows_a_link_the_other_way(bandana: Bandana, one_way: str) -> None:
+    assert "n5 and n4 are linked the other way, from n4 to n5; score" in bandana("why", one_way, "--link", "n5", "n4")
+    there = bandana("why", one_way, "--link", "n4", "n6")
+    assert "n4 and n6 are linked; score" in there
+    assert ", 1 shared neighbour." in there
+
+
 ROWS = [(name, "low" if number < 10 else "high") for number, name in enumerate(NAMES[1:21])]
 """Not the first: a text that begins with a bracket reads like JSON."""
 LINES = [f"{name},{label}\n" for name, label in ROWS]

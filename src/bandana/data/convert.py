@@ -23,6 +23,11 @@ from bandana.engine.structure import build_structure
 from bandana.errors import UserError, did_you_mean, first_line
 from bandana.graph import Features, Graph, SparseFeatures
 
+OF_EDGES = (
+    "give a path, a table with one type per column, a NetworkX graph, a SciPy matrix, a PyG Data or a [2, edges] array"
+)
+OF_NODES = "beside a table or a NetworkX graph, give a path or a table with an id column and a row per node"
+"""What may be given instead of something that is not understood."""
 EMPTY_SHARE = 100
 HARMLESS_NODES = 1_000_000
 """An edge_index may number up to `EMPTY_SHARE` times as many nodes as it has ends, and this many in any case."""
@@ -130,11 +135,8 @@ def _table(thing: Any, place: str) -> pa.Table:
     try:
         return pa.Table.from_pandas(thing, preserve_index=False) if _made_by("pandas", thing) else pa.table(thing)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as problem:
-        reason = first_line(problem)
-        raise UserError(
-            f"{place}: cannot be understood ({type(thing).__name__}: {reason}); give a path, a table with one type per "
-            f"column, a NetworkX graph, a SciPy matrix, a PyG Data or a [2, edges] array."
-        ) from None
+        reason, advice = first_line(problem), OF_NODES if place in ("features", "labels") else OF_EDGES
+        raise UserError(f"{place}: cannot be understood ({type(thing).__name__}: {reason}); {advice}.") from None
 
 
 def _complete(thing: Any, directed: bool | None) -> OwnGraph:

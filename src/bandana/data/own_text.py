@@ -2,7 +2,9 @@
 
 import gzip
 import io
+import os
 import re
+import shutil
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -65,14 +67,41 @@ def read_text(path: Path, asked: Iterable[str], choose: Choose, header: Header =
 def unpacked_file(path: Path) -> Iterator[IO[bytes]]:
     """The bytes of a file, unpacked if it is gzipped."""
     try:
+        packed = _is_packed(path)
         with path.open("rb") as file:
-            packed = file.read(2) == b"\x1f\x8b"
-            file.seek(0)
             yield io.BufferedReader(_Bounded(path, gzip.GzipFile(fileobj=file)), 1 << 20) if packed else file
     except (EOFError, zlib.error, gzip.BadGzipFile) as problem:
         raise UserError(f"{path}: the gzip file is damaged or cut off ({problem}); make or copy it again.") from None
     except OSError as problem:
         raise UserError(f"{path}: cannot be read ({problem.strerror or problem}); copy it again.") from None
+
+
+@contextmanager
+def plain_text(path: Path, layout: Layout) -> Iterator[IO[bytes]]:
+    """The text of a file as Arrow can parse it: unpacked, and with single blanks where a run of them is one."""
+    with unpacked_file(path) as raw:
+        yield io.BufferedReader(Squeezed(raw), 1 << 20) if layout.squeeze else raw
+
+
+@contextmanager
+def _text_for_arrow(path: Path, layout: Layout) -> Iterator[pa.NativeFile]:
+    """The same as a file of Arrow's own: its threads outlive the reading, and Python may not end while they hold its.
+
+    Only what Python has to unpack or change is brought into memory whole.
+    """
+    with plain_text(path, layout) as text:
+        if not layout.squeeze and not _is_packed(path):
+            with pa.OSFile(os.fsencode(path)) as file:
+                yield file
+            return
+        sink = pa.BufferOutputStream()
+        shutil.copyfileobj(text, sink, 1 << 20)
+    yield pa.BufferReader(sink.getvalue())
+
+
+def _is_packed(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(2) == b"\x1f\x8b"
 
 
 def largest_unpacked(path: Path) -> int:
@@ -148,8 +177,7 @@ def head_of(file: IO[bytes], path: Path) -> str:
 def _parse(
     path: Path, layout: Layout, wanted: Wanted, on_ragged: Callable[[Any], str] | None = None, threads: bool = True
 ) -> pa.Table:
-    with unpacked_file(path) as raw:
-        text = io.BufferedReader(Squeezed(raw), 1 << 20) if layout.squeeze else raw
+    with _text_for_arrow(path, layout) as text:
         return pv.read_csv(
             text,
             pv.ReadOptions(
@@ -188,8 +216,13 @@ def _explained(path: Path, layout: Layout, wanted: Wanted, problem: Exception) -
             f"complete the row, or put cells that hold a {DELIMITERS[layout.delimiter]} into quotation marks."
         )
     if "straddl" in str(problem):
-        return UserError(f"{path}: a row is longer than {BLOCK} bytes; look for a quotation mark that is not closed.")
+        return too_long_a_row(path)
     return UserError(f"{path}: cannot be read as a table ({str(problem).splitlines()[0][:160]}); save it as CSV again.")
+
+
+def too_long_a_row(path: Path) -> UserError:
+    """What is said of a row that is longer than what is parsed at a time."""
+    return UserError(f"{path}: a row is longer than {BLOCK} bytes; look for a quotation mark that is not closed.")
 
 
 def _not_utf8(path: Path, line: int) -> UserError:

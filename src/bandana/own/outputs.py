@@ -8,7 +8,7 @@ import csv
 import json
 import os
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from io import StringIO
 from pathlib import Path
@@ -32,6 +32,8 @@ EMBEDDINGS, GRAPH, MODEL, REPORT, RECORD = "embeddings.parquet", "graph.safetens
 CHANGES, LABELS = "changed.csv", "labels.csv"
 OURS = {GRAPH, MODEL, REPORT, RECORD, CHANGES, LABELS, *(f"embeddings{suffix}" for suffix in SUFFIXES)}
 """All that a folder of ours may hold; with anything else in it, it is not replaced."""
+READ_AGAIN = (EMBEDDINGS, GRAPH, MODEL, REPORT, RECORD)
+"""What other verbs read of it, or people."""
 _FORMAT = 1
 
 
@@ -84,6 +86,18 @@ def check_place(folder: Path) -> None:
     if not ground.is_dir() or not os.access(ground, os.W_OK | os.X_OK):
         reason = "may not be written to" if ground.is_dir() else "is not a folder"
         raise UserError(f"{folder}: cannot be written, because {ground} {reason}. Choose another folder with -o.")
+
+
+def check_inputs_stay(target: Path, inputs: Iterable[Path | None]) -> None:
+    """Make sure, before any work is done, that an output does not take the place of what it is made from.
+
+    Raises:
+        UserError: An input is the output, or lies in the folder that the output replaces.
+    """
+    goal = target.resolve()
+    for path in inputs:
+        if path is not None and goal in ((place := path.resolve()), *place.parents):
+            raise UserError(f"{path}: is read, and writing {target} would destroy it; choose another place with -o.")
 
 
 def check_formats(formats: Sequence[str], ids: Sequence[Any] | None, folder: Path) -> None:

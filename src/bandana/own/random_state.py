@@ -7,19 +7,21 @@ from sklearn.utils import check_random_state
 
 from bandana.errors import UserError
 
-LARGEST_SEED = 2**31 - 1
+LARGEST_SEED, LARGEST_DRAWN = 2**32 - 1, 2**31 - 1
 
 
 def seed_of(random_state: Any) -> int:
     """A whole number is its own seed; a numpy ``RandomState`` draws one, and for None numpy's own does.
 
     Raises:
-        UserError: It is none of these.
+        UserError: It is none of these, or a number that numpy would not take.
     """
     if isinstance(random_state, Integral):
+        if not 0 <= int(random_state) <= LARGEST_SEED:
+            raise UserError(f"random_state: must be from 0 to {LARGEST_SEED}, got {random_state}; give another number.")
         return int(random_state)
     try:
-        return int(check_random_state(random_state).randint(LARGEST_SEED))
+        return int(check_random_state(random_state).randint(LARGEST_DRAWN))
     except ValueError:
         raise UserError(
             f"random_state: must be a whole number, a numpy RandomState or None, got {type(random_state).__name__}; "

@@ -122,6 +122,8 @@ def _read(path: Path) -> Sequence[Row]:
     try:
         with path.open(newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
+    except FileNotFoundError:
+        raise UserError(f"--rows {path}: there is no such file; correct the path.") from None
     except (OSError, UnicodeDecodeError, csv.Error) as problem:
         raise UserError(
             f"--rows {path}: cannot be read ({problem}); give a CSV file of benchmarks/published.py."

@@ -18,6 +18,9 @@ from bandana.method import Batch, Clock, Method
 from bandana.scale.batches import group_clock
 from bandana.scale.distributed import World
 
+SECONDS_TO_COME_HOME = 10.0
+"""That an interrupt waits for the thread of a group. One that other processes keep waiting never comes."""
+
 
 class Meeting:
     """Where the groups of one process add up tensors, with each other and with the other processes."""
@@ -157,10 +160,16 @@ def _side_by_side(run: Callable[[int], Tensor], meeting: Meeting, count: int) ->
     # New threads for every step: autograd numbers the work of each thread, and these numbers set the order of sums.
     threads = [Thread(target=work, args=(place,), daemon=True) for place in range(count)]
     with torch_threads(max(torch.get_num_threads() // count, 1)):
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        try:
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        except BaseException:  # Ctrl-C: a thread inside of torch would abort a Python that ends
+            meeting.barrier.abort()
+            for thread in filter(Thread.is_alive, threads):
+                thread.join(SECONDS_TO_COME_HOME)
+            raise
     if problems:
         raise problems[0]
     return results

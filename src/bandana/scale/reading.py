@@ -1,11 +1,11 @@
 """Tables that are read a piece at a time, because the whole would not fit into memory."""
 
-import io
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.csv as pv
@@ -98,27 +98,32 @@ class Stream:
                 yield from (batch.select(columns) for batch in batches)
 
     def _text_batches(self, layout: Layout) -> Iterator[Any]:
+        rows, skipped = 0, layout.skipped
+        with own_text.plain_text(self.path, layout) as text:
+            for block in _whole_rows(text, self.path):
+                try:
+                    table = self._parsed(block, layout, skipped)
+                except pa.ArrowInvalid as problem:
+                    raise _counted_from(rows, problem) from None
+                yield from table.to_batches()
+                rows, skipped = rows + skipped + table.num_rows, 0
+
+    def _parsed(self, block: bytes, layout: Layout, skipped: int) -> pa.Table:
         kinds = {name: own_text.ID_TYPE if name in self.wanted.ids else pa.float64() for name in self.wanted.columns}
-        with own_text.unpacked_file(self.path) as raw:
-            text = io.BufferedReader(own_text.Squeezed(raw), 1 << 20) if layout.squeeze else raw
-            with pv.open_csv(
-                text,
-                # Only a single thread counts rows, and a mistake should have its row named.
-                pv.ReadOptions(
-                    column_names=list(layout.names),
-                    skip_rows=layout.skipped,
-                    block_size=own_text.BLOCK,
-                    use_threads=False,
-                ),
-                pv.ParseOptions(delimiter=layout.delimiter),
-                pv.ConvertOptions(
-                    column_types=kinds,
-                    include_columns=list(self.wanted.columns),
-                    null_values=MISSING,
-                    strings_can_be_null=False,
-                ),
-            ) as reader:
-                yield from reader
+        return pv.read_csv(
+            pa.BufferReader(block),  # never Python's file: Arrow's threads would hold it beyond the end of Python
+            # Only a single thread counts rows, and a mistake should have its row named.
+            pv.ReadOptions(
+                column_names=list(layout.names), skip_rows=skipped, block_size=len(block), use_threads=False
+            ),
+            pv.ParseOptions(delimiter=layout.delimiter),
+            pv.ConvertOptions(
+                column_types=kinds,
+                include_columns=list(self.wanted.columns),
+                null_values=MISSING,
+                strings_can_be_null=False,
+            ),
+        )
 
 
 def open_stream(path: Path, choose: Choose, asked: Iterable[str] = ()) -> Stream:
@@ -165,6 +170,26 @@ def _explained(path: Path) -> Iterator[None]:
     except (pa.ArrowException, OSError, ValueError) as problem:
         summary = first_line(problem, 160)
         raise UserError(f"{path}: is damaged, or not a table of numbers and ids ({summary}); correct it.") from None
+
+
+def _whole_rows(text: IO[bytes], path: Path) -> Iterator[bytes]:
+    """The text in pieces that end where a row does."""
+    rest = b""
+    while block := text.read(own_text.BLOCK):
+        block = rest + block
+        end = max(block.rfind(b"\n"), block.rfind(b"\r")) + 1
+        rest = block[end:]
+        if len(rest) > own_text.BLOCK:
+            raise own_text.too_long_a_row(path)
+        if end:
+            yield block[:end]
+    if rest:
+        yield rest
+
+
+def _counted_from(rows: int, problem: pa.ArrowInvalid) -> pa.ArrowInvalid:
+    """What is wrong with a row, by its number in the file: Arrow counts those of the piece."""
+    return pa.ArrowInvalid(re.sub(r"(?<=Row #)\d+", lambda found: str(rows + int(found[0])), str(problem), count=1))
 
 
 def unused(stream: Stream, used: Sequence[str]) -> list[str]:

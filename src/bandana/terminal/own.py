@@ -21,9 +21,10 @@ from bandana.own import unfinished
 from bandana.own.automatic import Choice, choose
 from bandana.own.embed import judged, learn_own, write_embedded
 from bandana.own.follow import check_not_parent, follow, open_parent, write_followed
-from bandana.own.outputs import CHANGES, EMBEDDINGS, REPORT, check_formats, check_place
+from bandana.own.outputs import CHANGES, EMBEDDINGS, REPORT, check_formats, check_inputs_stay, check_place
+from bandana.registry import get_method
 from bandana.reporting.html import TONE_WORDS
-from bandana.terminal.screen import console, progress_bars, status
+from bandana.terminal.screen import console, progress_bars, say_if_stopped_early, status
 
 _STYLES: dict[Tone, str] = {"good": "green", "fair": "yellow", "poor": "red", "note": "blue"}
 
@@ -53,7 +54,10 @@ class Wishes(NamedTuple):
 def embed_and_show(given: Input, wishes: Wishes, seed: int, device: str, out: Path, formats: Sequence[str]) -> None:
     """Read, choose, learn, judge, write, and say where everything is."""
     check_place(out)
+    check_inputs_stay(out, (given.edges, given.features, given.labels))
     check_formats(formats, None, out)
+    if wishes.trials and wishes.method:
+        _check_tunable(wishes.method)
     unfinished.put_back(out)
     missing = _treatment(given.missing)
     own = read_graph(
@@ -103,7 +107,9 @@ def _learned(own: OwnGraph, choice: Choice, seed: int, device: str, name: str, o
     if done := unfinished.epochs_done(checkpoint):
         _say(f"Going on after epoch {done:,} of {choice.training.epochs:,}, where this training was cut off.")
     with progress_bars(choice.training.epochs) as bar:
-        return learn_own(own, choice, seed=seed, device=device, on_epoch=bar(name), checkpoint=checkpoint)
+        learned = learn_own(own, choice, seed=seed, device=device, on_epoch=bar(name), checkpoint=checkpoint)
+    say_if_stopped_early(name, learned.state.epoch, learned.state.progress.best_epoch, choice.training)
+    return learned
 
 
 def follow_and_show(
@@ -112,6 +118,7 @@ def follow_and_show(
     """Bring new nodes and links to a graph that has vectors, and say which rows changed."""
     _refuse_training_options(given, wishes)
     check_place(out)
+    check_inputs_stay(out, (given.edges, given.features))
     check_formats(formats, None, out)
     unfinished.put_back(out)
     parent = open_parent(model)
@@ -154,6 +161,18 @@ def _refuse_training_options(given: Input, wishes: Wishes) -> None:
                 f"{option}: belongs to a training, and --model takes vectors from one that is done; leave it out, or "
                 f"leave out --model to train anew."
             )
+
+
+def _check_tunable(method: str) -> None:
+    """Make sure, before any work is done, that a search has something to search.
+
+    Raises:
+        UserError: There is no such method, or it has nothing to tune.
+    """
+    from bandana.tuning.space import default_space
+
+    get_method(method)
+    default_space(method, "own")
 
 
 def _tuned(

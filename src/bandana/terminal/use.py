@@ -11,7 +11,8 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from bandana.errors import UserError
-from bandana.own.outputs import LABELS, Output, open_output, write_csv
+from bandana.evaluation.wording import how_many
+from bandana.own.outputs import LABELS, READ_AGAIN, Output, check_inputs_stay, open_output, write_csv
 from bandana.terminal.screen import console, status
 from bandana.use.classify import classify
 from bandana.use.ids import row_of
@@ -36,15 +37,19 @@ def show_similar(folder: Path, node: str, count: int) -> None:
 
 def show_links(folder: Path, top: int, within: int | None, out: Path | None) -> None:
     """List the most likely missing links, or write them to a file."""
+    if out is not None:
+        check_inputs_stay(out, _read_from(folder))
     output = open_output(folder)
     found = missing_links(output.graph, output.embedding, top, within=within)
     rows = [
         (output.ids[a], output.ids[b], score)
         for a, b, score in zip(*found.pairs.tolist(), found.scores.tolist(), strict=True)
     ]
+    if output.graph.directed:
+        _say("Scores have no direction: a pair is listed once, and left out if it is linked either way.")
     if out is not None:
         write_csv(out, ("source", "target", "score"), rows)
-        _say(f"{len(rows)} links: {out}")
+        _say(f"{how_many(len(rows), 'link')}: {out}")
         return
     _say("Most likely missing links. A score is the dot product of two vectors; only the order counts.")
     _show_table(("source", "target", "score"), [(source, target, f"{score:.3f}") for source, target, score in rows])
@@ -52,6 +57,8 @@ def show_links(folder: Path, top: int, within: int | None, out: Path | None) -> 
 
 def classify_and_show(folder: Path, labels: Path, out: Path | None) -> None:
     """Predict the labels of all nodes from those of a few."""
+    target = out or folder / LABELS
+    check_inputs_stay(target, [labels, *_read_from(folder)])
     output = open_output(folder)
     given = read_labels(labels, output.ids)
     for note in given.notes:
@@ -65,7 +72,6 @@ def classify_and_show(folder: Path, labels: Path, out: Path | None) -> None:
             f"On {score.nodes} labelled nodes held out in turn: {score.accuracy:.1%} right at a mean confidence of "
             f"{score.confidence:.1%}; always the most frequent label: {score.majority:.1%}."
         )
-    target = out or folder / LABELS
     best = result.probability.max(1).values.tolist()
     rows = [
         (node, given.names[number], f"{chance:.4f}")
@@ -73,6 +79,10 @@ def classify_and_show(folder: Path, labels: Path, out: Path | None) -> None:
     ]
     write_csv(target, ("id", "label", "probability"), rows)
     _say(f"Labels of all {len(rows)} nodes: {target}")
+
+
+def _read_from(folder: Path) -> list[Path]:
+    return [folder / name for name in READ_AGAIN]
 
 
 def show_comparison(before: Path, after: Path, most: int, reseeded: Sequence[Path] = ()) -> None:
@@ -137,8 +147,10 @@ def show_why(folder: Path, first: str, second: str) -> None:
         raise UserError(f"--link: {first!r} is named twice, and two different ids are needed; name another node.")
     model = output.model()
     reason = explain_link(model.method, model.prepare(output.graph), a, b)
-    linked = "linked" if reason.linked else "not linked"
-    _say(f"{first} and {second} are {linked}; score {reason.score:.3f}, {reason.num_shared} shared neighbours.")
+    other_way = f"linked the other way, from {second} to {first}"
+    linked = "linked" if reason.linked else other_way if reason.linked_back else "not linked"
+    shared = how_many(reason.num_shared, "shared neighbour")
+    _say(f"{first} and {second} are {linked}; score {reason.score:.3f}, {shared}.")
     if reason.score_without_link is not None:
         _say(f"Score without their link: {reason.score_without_link:.3f}.")
     _show_shared(reason, output)

@@ -88,7 +88,8 @@ def default_space(method: str, purpose: Purpose) -> Space:
         if method in table["methods"]:
             return parse_space({key: value for key, value in table.items() if key != "methods"}, purpose, path.name)
     known = {name for table in books.values() for name in table["methods"]}
-    raise UserError(f"{method}: has nothing to tune. {did_you_mean(method, known)} Or give a space with --space.")
+    otherwise = "leave out --tune" if purpose == "own" else "give a space with --space"
+    raise UserError(f"{method}: has nothing to tune. {did_you_mean(method, known)} Or {otherwise}.")
 
 
 def space_for(method: str, dataset: str, task: Literal["node", "link"]) -> Space:
