@@ -348,3 +348,14 @@ def test_files_of_different_kinds_agree_on_ids(tmp_path: Path) -> None:
     assert own.graph.y is not None
     assert own.graph.y.tolist() == [0, -1, 1]
     assert own.label_names == ("7", "9")
+
+
+def test_numbers_that_are_written_in_two_ways_are_pointed_out(tmp_path: Path) -> None:
+    path = tmp_path / "edges.csv"
+    path.write_text("source,target\n1,2.0\n2,3.0\n3,1.0\n")
+    own = read_graph(path)
+    assert own.graph.num_nodes == 6
+    (note,) = (note for note in own.notes if "different nodes" in note)
+    assert note.startswith("Taken for different nodes: '1.0' and '1', and 2 more such pairs; if they are the same")
+    path.write_text("source,target\nv1.0,2.0\nv1,3.0\n")
+    assert not any("different nodes" in note for note in read_graph(path).notes)

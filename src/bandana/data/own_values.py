@@ -57,6 +57,13 @@ def open_book(*columns: TextIds) -> NodeBook:
     return NodeBook(ids.to_pylist(), texts.take(order))
 
 
+def written_as_two(book: NodeBook) -> list[str]:
+    """Ids such as ``1.0`` beside ``1``: a column of whole numbers with a gap is often written so."""
+    marked = book.texts.filter(pc.match_substring_regex(book.texts, r"^-?[0-9]+\.0+$"))
+    bare = pc.replace_substring_regex(marked, r"\.0+$", "")
+    return list(marked.filter(pc.is_in(bare, value_set=book.texts)).to_pylist())
+
+
 def text_ids(source: Source, column: str) -> TextIds:
     """Read a column of ids; blanks around an id do not count.
 

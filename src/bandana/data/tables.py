@@ -23,6 +23,7 @@ from bandana.data.own_values import (
     open_book,
     positive_numbers,
     text_ids,
+    written_as_two,
 )
 from bandana.engine.structure import entry_keys
 from bandana.errors import UserError
@@ -131,7 +132,7 @@ def graph_of_sources(
     sender, receiver = book.find(ends[0]), book.find(ends[1])
     used = [name for name in columns if name is not None]
     notes = _seen(edges, columns.describe(), used, " (name a column to use it as weight or time)")
-    notes += [*_doubts(edges, of_edges=True), _named(book)]
+    notes += [*_doubts(edges, of_edges=True), *_named(book)]
 
     graph, remarks = _lay(sender, receiver, weight, book, directed, edges.name)
     notes += remarks
@@ -273,9 +274,16 @@ def _seen(source: Source, uses: str, used: Sequence[str], advice: str = "") -> l
     return notes
 
 
-def _named(book: NodeBook) -> str:
+def _named(book: NodeBook) -> list[str]:
     kind = "whole numbers" if isinstance(book.ids[0], int) else "text"
-    return f"Ids are {kind}, from {book.ids[0]!r} to {book.ids[-1]!r}."
+    notes = [f"Ids are {kind}, from {book.ids[0]!r} to {book.ids[-1]!r}."]
+    if twice := written_as_two(book):
+        other = twice[0].partition(".")[0]
+        notes.append(
+            f"Taken for different nodes: {twice[0]!r} and {other!r}, and {len(twice) - 1:,} more such pairs; if they "
+            f"are the same, write them alike."
+        )
+    return notes
 
 
 def _text(ids: TextIds, row: int) -> str:
