@@ -25,10 +25,7 @@ from bandana.own.trained import TrainedModel, nodes_fingerprint, weight_shapes
 from bandana.paper.cookbook import UNNAMED, recipe
 from bandana.registry import all_methods, get_method
 from bandana.reporting.record import RunFolder, RunRecord, SeedRecord
-from bandana.scale.batches import (
-    ShardConfig,
-    plan_epoch,
-)
+from bandana.scale.batches import ShardConfig, plan_epoch
 from bandana.scale.distributed import World, joined, leading, started_processes
 from bandana.scale.seal import DESCRIPTION
 from bandana.scale.store import Store

@@ -13,14 +13,7 @@ from bandana.data.columns import MISSING, id_column, is_number, lists_entries, p
 from bandana.data.own_alignment import columns_of, places_of, spread
 from bandana.data.own_entries import LARGEST, NodeFeatures, entry_table, sparse_matrix
 from bandana.data.own_source import Source, Wanted
-from bandana.data.own_values import (
-    Indices,
-    Numbers,
-    TextIds,
-    categories,
-    is_text,
-    numbers,
-)
+from bandana.data.own_values import Indices, Numbers, TextIds, categories, is_text, numbers
 from bandana.errors import UserError
 from bandana.graph import SPARSE_BELOW_DENSITY, Features, SparseFeatures
 
