@@ -68,7 +68,7 @@ def test_the_best_becomes_a_recipe_unless_it_is_in_the_book_already(decide: Modu
     file = tmp_path / "cora.toml"
     file.write_text(decide.cell("cora", decide.ranking(rows), 3000), encoding="utf-8")
     found = recipe("bandana", "cora", "node", book=str(file))
-    assert found.model.recovery.weight == decide.RECOVERING["model.recovery.weight"]
+    assert found.model.recovery.weight == decide.CANDIDATES["cora"]["recovery"]["model.recovery.weight"]
     assert found.readout.smoothing == 1
     assert "0.7000" in file.read_text(encoding="utf-8")
     assert decide.cell("cora", decide.ranking([*rows, row("tuned", 1, 0.9, 0.9, normalize=False)]), 3000) == ""

@@ -30,6 +30,8 @@ def of_all_verbs(
     """Take the options that stand before a verb."""
 
 
+LARGEST_SEED = 2**32 - 1
+"""What numpy and scikit-learn take."""
 DataRoot = Annotated[
     Path | None, typer.Option("--data-root", envvar="BANDANA_DATA", help="Folder with raw data sets, only read.")
 ]

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from bandana.cli.options import Device, app
+from bandana.cli.options import LARGEST_SEED, Device, app
 from bandana.errors import UserError
 from bandana.own.unfinished import checkpoints
 
@@ -88,7 +88,7 @@ def embed(
         list[str] | None,
         typer.Option("--format", help="Vectors also as npz, tsv or safetensors; Parquet always. Repeatable."),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of everything random.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Of everything random.")] = 0,
     device: Device = "auto",
 ) -> None:
     """Make vectors of your own graph, and a report that says how good they are.

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from bandana.cli.options import DataRoot, Device, Estimate, Processes, app
+from bandana.cli.options import LARGEST_SEED, DataRoot, Device, Estimate, Processes, app
 
 
 @app.command()
@@ -25,7 +25,7 @@ def run(
     dataset: Annotated[str | None, typer.Argument(help="A data set (see `bandana datasets`), or a store.")] = None,
     task: Annotated[str | None, typer.Option(help="node (default): classify nodes. link: predict links.")] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Pre-trainings, each with its own split and weights.")] = 1,
-    first_seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Number of the first seed.")] = 0,
+    first_seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Number of the first seed.")] = 0,
     changes: Annotated[
         list[str] | None, typer.Option("--set", help="Change one option, e.g. --set training.epochs=200. Repeatable.")
     ] = None,

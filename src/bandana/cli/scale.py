@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from bandana.cli.options import Estimate, Processes, app
+from bandana.cli.options import LARGEST_SEED, Estimate, Processes, app
 
 StoreFolder = Annotated[Path, typer.Argument(help="A store that `bandana partition` wrote.")]
 Memory = Annotated[str, typer.Option(help="Memory to work in, beside a few numbers per node, such as 512MB or 4GB.")]
@@ -25,7 +25,7 @@ def partition(
     partitioner: Annotated[str, typer.Option(help="metis, stream, or auto: metis where the graph fits.")] = "auto",
     precision: Annotated[str, typer.Option(help="How features are kept: float32 or float16.")] = "float32",
     memory: Memory = "1GB",
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of metis.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Of metis.")] = 0,
     force: Force = False,
     estimate: Estimate = False,
 ) -> None:

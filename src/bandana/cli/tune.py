@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from bandana.cli.options import DataRoot, Device, app
+from bandana.cli.options import LARGEST_SEED, DataRoot, Device, app
 
 
 @app.command()
@@ -17,7 +17,7 @@ def tune(
     seconds: Annotated[float | None, typer.Option(min=0, help="Begin no trial after so much time in trials.")] = None,
     space: Annotated[Path | None, typer.Option(help="TOML file with what may vary; by default the method's.")] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Pre-trainings per trial, each with its own split.")] = 1,
-    sampler_seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Decides what is tried.")] = 0,
+    sampler_seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Decides what is tried.")] = 0,
     changes: Annotated[
         list[str] | None, typer.Option("--set", help="Change one option of the recipe before. Repeatable.")
     ] = None,

@@ -8,13 +8,12 @@ from typing import Any, NamedTuple
 import torch
 
 from bandana.data.columns import Header, id_column
-from bandana.data.own_alignment import spread
 from bandana.data.own_features import choose_features, node_features
 from bandana.data.own_files import read_source
 from bandana.data.own_values import open_book, text_ids
 from bandana.data.tables import Asked, read_graph
 from bandana.errors import UserError
-from bandana.graph import Graph, SparseFeatures
+from bandana.graph import Features, Graph, SparseFeatures, dense
 
 
 class Addition(NamedTuple):
@@ -78,16 +77,22 @@ def _read_nodes(path: Path, before: Graph, feature_names: Sequence[str]) -> tupl
     source = read_source(path, choose_features)
     ids = text_ids(source, id_column(source.names))
     book = open_book(ids)
-    x, names, notes = node_features(source, ids, book.find(ids), book.ids, "refuse", feature_names)
+    x, _, notes = node_features(source, ids, book.find(ids), book.ids, "refuse", feature_names)
     nodes = Graph.from_edges(
         torch.empty(2, 0, dtype=torch.long),
         num_nodes=len(book.ids),
-        x=spread(x, range(len(names)), len(names), sparse=isinstance(before.x, SparseFeatures)),
+        x=_in_the_form_of(before.x, x),
         weight=None if before.weight is None else torch.empty(0),
         directed=before.directed,
         node_ids=_like_the_known(book.ids, before, path),
     )
     return nodes, notes
+
+
+def _in_the_form_of(known: Features, x: Features) -> Features:
+    if isinstance(known, SparseFeatures):
+        return x if isinstance(x, SparseFeatures) else SparseFeatures.of(x)
+    return dense(x)
 
 
 def _like_the_known(ids: Sequence[Any], before: Graph, path: Path) -> list[Any]:

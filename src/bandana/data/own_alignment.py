@@ -7,7 +7,7 @@ import torch
 
 from bandana.engine.structure import build_structure
 from bandana.errors import UserError
-from bandana.graph import Features, SparseFeatures, dense
+from bandana.graph import Features, SparseFeatures
 
 _PLACE = re.compile(r"\[\d+\]$")
 
@@ -51,17 +51,12 @@ def places_of(names: Sequence[str], wanted: Sequence[str], place: str, *, by_ent
     return [known[name] for name in names]
 
 
-def spread(x: Features, places: Sequence[int], width: int, *, sparse: bool) -> Features:
-    """``[rows, width]`` with the columns of `x` at their places and zeros elsewhere."""
+def spread(x: Features, places: Sequence[int], width: int) -> Features:
+    """``[rows, width]`` with the columns of `x` at their places and zeros elsewhere, sparse where `x` is."""
     there = torch.tensor(places, dtype=torch.long)
-    if not sparse:
-        matrix = torch.zeros(x.shape[0], width, dtype=torch.get_default_dtype())
-        matrix[:, there] = dense(x).to(matrix.dtype)
-        return matrix
     if isinstance(x, SparseFeatures):
-        row, col, values = x.structure.row, x.structure.col, x.values
-    else:
-        row, col = x.nonzero(as_tuple=True)
-        values = x[row, col]
-    structure, order = build_structure(row, there[col], x.shape[0], width)
-    return SparseFeatures(structure, values[order])
+        structure, order = build_structure(x.structure.row, there[x.structure.col], x.shape[0], width)
+        return SparseFeatures(structure, x.values[order])
+    matrix = x.new_zeros(x.shape[0], width)
+    matrix[:, there] = x
+    return matrix

@@ -15,7 +15,7 @@ from bandana.data.own_entries import LARGEST, NodeFeatures, entry_table, sparse_
 from bandana.data.own_source import Source, Wanted
 from bandana.data.own_values import Indices, Numbers, TextIds, categories, is_text, numbers
 from bandana.errors import UserError
-from bandana.graph import SPARSE_BELOW_DENSITY, Features, SparseFeatures
+from bandana.graph import SPARSE_BELOW_DENSITY, Features
 
 Missing: TypeAlias = Literal["refuse", "impute"]
 
@@ -88,8 +88,7 @@ def node_features(
     if not wanted:
         return found
     places = places_of(found.names, wanted, source.name, by_entry=by_entry)
-    x = spread(found.x, places, len(wanted), sparse=isinstance(found.x, SparseFeatures))
-    return NodeFeatures(x, tuple(wanted), found.notes)
+    return NodeFeatures(spread(found.x, places, len(wanted)), tuple(wanted), found.notes)
 
 
 def _full_table(

@@ -16,6 +16,7 @@ from bandana.data.features import Preprocessing, preprocess
 from bandana.data.splits import count_pairs
 from bandana.devices import resolve_device
 from bandana.errors import UserError
+from bandana.evaluation.wording import how_many
 from bandana.graph import Features, Graph, SparseFeatures
 from bandana.method import GraphSpec, Method
 from bandana.methods.bandana import BandanaConfig
@@ -134,8 +135,8 @@ def plan(
         is_open = not asked and made.model.encoder.num_layers > 1 and links * held_out >= FEWEST_LINKS_TO_READ_BY
         made = replace(made, readout_open=is_open, reasons=(*made.reasons, _why_readout(made.model, is_open)))
     why_method = () if method else ("bandana: serves links and labels alike, so it is taken when nothing is asked for",)
-    steps = _count(_steps_per_epoch(graph, made.training.edge_batch_size), "step")
-    length = f"{_count(made.training.epochs, 'epoch')} of {steps}, for a graph of {_count(links, 'link')}"
+    steps = how_many(_steps_per_epoch(graph, made.training.edge_batch_size), "step")
+    length = f"{how_many(made.training.epochs, 'epoch')} of {steps}, for a graph of {how_many(links, 'link')}"
     latest = timed and held_out > 0
     reasons = (*why_method, *made.reasons, length, _why_held_out(held_out, latest))
     return replace(made, held_out=held_out, latest=latest, reasons=reasons)
@@ -158,12 +159,12 @@ def _why_held_out(share: float, latest: bool) -> str:
 
 def _why_readout(model: BandanaConfig, is_open: bool) -> str:
     depth, width = model.encoder.num_layers, model.encoder.width
-    layers = f"{_count(depth, 'layer')} of {width}"
+    layers = f"{how_many(depth, 'layer')} of {width}"
     if is_open:
         return f"{layers}: validation links will tell whether all of them become the vectors, or the last alone"
     if model.readout == "last":
-        return f"{layers}, the last alone: {_count(width, 'number')} per node"
-    return f"{layers}, side by side: {_count(depth * width, 'number')} per node"
+        return f"{layers}, the last alone: {how_many(width, 'number')} per node"
+    return f"{layers}, side by side: {how_many(depth * width, 'number')} per node"
 
 
 def build(made: Plan, spec: GraphSpec, *, seed: int) -> Method:
@@ -222,9 +223,9 @@ def _feature_treatment(graph: Graph, size: Size) -> tuple[float, Preprocessing, 
         why = f"{graph.num_features:,} mostly empty features are taken as they are, with strong dropout"
         return size.sparse_dropout, "raw", why
     if bool(((x == 0) | (x == 1)).all()):
-        return 0.5, "raw", f"{_count(graph.num_features, 'feature')} of zeros and ones, taken as they are"
+        return 0.5, "raw", f"{how_many(graph.num_features, 'feature')} of zeros and ones, taken as they are"
     dropout = 0.5 if graph.num_features >= WIDE_DENSE_FEATURES else 0.2
-    return dropout, "standardised", f"{_count(graph.num_features, 'numeric feature')}, brought to one scale"
+    return dropout, "standardised", f"{how_many(graph.num_features, 'numeric feature')}, brought to one scale"
 
 
 def _steps_per_epoch(graph: Graph, edge_batch_size: int) -> int:
@@ -289,7 +290,3 @@ def _apply(made: Plan, changes: Mapping[str, Any]) -> Plan:
     if not_ours := sorted(table.keys() - {"model", "training", "features"}):
         raise UserError(f"{not_ours[0]}: there is no such option. Choose from: features, model.…, training.…")
     return patch(made, table)
-
-
-def _count(number: int, thing: str) -> str:
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
