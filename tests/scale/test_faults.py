@@ -235,6 +235,22 @@ def test_too_few_parts_or_an_unequal_number_of_processes_is_said_at_once(tmp_pat
         train_on_store(job_of(World(0, 3, torch.device("cpu")), tmp_path, 1))
 
 
+def meet_and(end: str) -> None:
+    """Meet, and then fail by oneself, or lose the other one in the middle of a sum."""
+    with joined(torch.device("cpu"), patience_seconds=20) as world:
+        if end == "fail":
+            raise RuntimeError("what is stored in dimension 0 has no connection to what timed out")
+        if not world.leads:
+            os.kill(os.getpid(), signal.SIGKILL)
+        dist.all_reduce(torch.ones(2))
+
+
+def test_only_a_lost_peer_is_told_as_one() -> None:
+    """`processes.finish` gives 2 for a sentence to the user, and 1 for anything else, which is a defect to be seen."""
+    assert finish(launch(meet_and, 2, "fail")) == [1, 1]
+    assert finish(launch(meet_and, 2, "lose")) == [2, -signal.SIGKILL]
+
+
 def torchrun(store: Path, out: Path, size: int, *options: str) -> subprocess.Popen[str]:
     search = os.pathsep.join([str(Path(bandana.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
     settings = {
