@@ -22,6 +22,7 @@ from bandana.evaluation.end_to_end import end_to_end
 from bandana.evaluation.heuristics import heuristic_floors
 from bandana.evaluation.linear_probe import LinearProbeConfig, as_published, linear_probe
 from bandana.evaluation.metrics import checked_score, exact_auc
+from bandana.files import alone
 from bandana.graph import Graph, dense
 from bandana.method import GraphSpec, Method
 from bandana.parts.copies import Copies
@@ -147,11 +148,12 @@ def _kept_run(
     """A seed's record: from the run folder if the seed is finished there, else from a run whose results go there."""
     if target is None:
         return run_seed(experiment, data, seed, device, on_epoch=on_epoch).record
-    done = target.finished(seed)
-    if done is None:
-        checkpoint = target.checkpoint(seed)
-        done, method, _ = run_seed(experiment, data, seed, device, checkpoint=checkpoint, on_epoch=on_epoch)
-        target.finish(done, method.state_dict())
+    checkpoint = target.checkpoint(seed)
+    with alone(checkpoint.parent):
+        done = target.finished(seed)
+        if done is None:
+            done, method, _ = run_seed(experiment, data, seed, device, checkpoint=checkpoint, on_epoch=on_epoch)
+            target.finish(done, method.state_dict())
     return done
 
 

@@ -4,9 +4,15 @@ import json
 import math
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
+
+try:
+    import fcntl
+except ImportError:  # Windows, where two commands on one place are not kept apart
+    fcntl = None  # type: ignore[assignment]
 
 from bandana.errors import UserError
 
@@ -49,6 +55,68 @@ def refuse_foreign(folder: Path, mark: str) -> None:
     """
     if folder.is_dir() and not (folder / mark).exists() and any(folder.iterdir()):
         raise UserError(f"{folder}: is not empty and holds no {mark}, so it is not ours. Choose another with --out.")
+
+
+def real_place(folder: Path) -> Path:
+    """The folder itself, where `folder` is a link to it: it is exchanged, and the link stays."""
+    return Path(os.path.realpath(folder)) if folder.is_symlink() else folder
+
+
+def refuse_fixed(folder: Path) -> None:
+    """Refuse a folder that cannot be exchanged for a finished one, before any work is done for it.
+
+    Raises:
+        UserError: The command runs in it, or another disk begins there.
+    """
+    real = folder.resolve()
+    if real == Path.cwd() or os.path.ismount(real):
+        reason = "is the folder that this command runs in" if real == Path.cwd() else "is where another disk begins"
+        raise UserError(f"{folder}: {reason}, so another cannot take its place. Name a folder inside of it.")
+
+
+@contextmanager
+def alone(place: Path) -> Iterator[None]:
+    """Keep all other commands away from an output while this one works on it.
+
+    The system lets go of the lock when the process ends, however it ends. Where there are no locks, nothing is kept.
+
+    Raises:
+        UserError: Another command is at work there.
+    """
+    real = Path(os.path.realpath(place))
+    lock = real.parent / f".{real.name}.lock"
+    held = _locked(lock, place)
+    try:
+        yield
+    finally:
+        if held is not None:
+            lock.unlink(missing_ok=True)
+            held.close()
+
+
+def _locked(lock: Path, place: Path) -> IO[str] | None:
+    """The file that is locked, or None where that cannot be done."""
+    while fcntl is not None:
+        try:
+            lock.parent.mkdir(parents=True, exist_ok=True)
+            file = lock.open("a", encoding="utf-8")
+        except OSError:
+            return None  # whoever writes there says why it cannot be
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            raise UserError(
+                f"{place}: another command is writing there; wait until it is done, or choose another place."
+            ) from None
+        except OSError:
+            file.close()
+            return None
+        with suppress(FileNotFoundError):  # its holder was done in between, and has removed it
+            if os.path.samestat(os.fstat(file.fileno()), lock.stat()):
+                return file
+        file.close()
+    return None
 
 
 def json_text(value: Any, indent: int | None = None) -> str:

@@ -143,6 +143,14 @@ def test_what_somebody_else_wrote_is_never_replaced(done: Embedded, tmp_path: Pa
     assert (tmp_path / "mine" / "thesis.tex").read_text() == "years of work"
 
 
+def test_what_somebody_put_beside_a_model_is_never_replaced(done: Embedded, tmp_path: Path) -> None:
+    write_embedded(tmp_path / "out", done, title="first")
+    (tmp_path / "out" / "model" / "notes.txt").write_text("what it is good for")
+    with pytest.raises(UserError, match=r"model/notes\.txt: was not written by bandana embed"):
+        write_embedded(tmp_path / "out", done, title="second")
+    assert (tmp_path / "out" / "model" / "notes.txt").read_text() == "what it is good for"
+
+
 @pytest.mark.parametrize("name", [outputs.RECORD, outputs.GRAPH, outputs.EMBEDDINGS])
 def test_a_damaged_folder_is_refused_in_words(folder: Path, name: str) -> None:
     (folder / name).write_bytes(b"\x00\x01broken")

@@ -1,6 +1,7 @@
 """A streamed store is the graph that memory would hold, whatever the memory, the format and the interruptions."""
 
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -133,7 +134,7 @@ def test_an_interrupted_build_goes_on_and_repeats_nothing(
     worked: list[str] = []
     once = Journal.once
 
-    def interrupted(self: Journal, name: str, work: Any, *made: Path) -> Any:
+    def interrupted(self: Journal, name: str, decided_by: Any, work: Any, *made: Path) -> Any:
         def halfway() -> Any:
             worked.append(name)
             facts = work()
@@ -141,7 +142,7 @@ def test_an_interrupted_build_goes_on_and_repeats_nothing(
                 raise KeyboardInterrupt  # all is written, and nothing of it noted down
             return facts
 
-        return once(self, name, halfway, *made)
+        return once(self, name, decided_by, halfway, *made)
 
     monkeypatch.setattr(Journal, "once", interrupted)
     with pytest.raises(KeyboardInterrupt):
@@ -183,6 +184,92 @@ def test_a_changed_file_starts_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with paths["edges"].open("a") as file:
         file.write("1,-50,-47\n")
     same_graph(build_store(asked, tmp_path / "store"), read_graph(**paths).graph)
+
+
+def stopped_before_the_seal(plan: BuildPlan, folder: Path) -> None:
+    """A build that is interrupted when all of its stages are done."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(build, "seal", lambda *given: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            build_store(plan, folder)
+
+
+@pytest.fixture
+def worked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The stages that were begun, in order."""
+    begun: list[str] = []
+    once = Journal.once
+
+    def listening(self: Journal, name: str, decided_by: Any, work: Any, *made: Path) -> Any:
+        def work_and_tell() -> Any:
+            begun.append(name)
+            return work()
+
+        return once(self, name, decided_by, work_and_tell, *made)
+
+    monkeypatch.setattr(Journal, "once", listening)
+    return begun
+
+
+def test_only_what_a_change_touches_is_done_again(tmp_path: Path, worked: list[str]) -> None:
+    paths = tables(tmp_path, "numbers", "csv")
+    asked = BuildPlan(**paths, parts=2, partitioner="stream")
+    stopped_before_the_seal(asked, tmp_path / "store")
+    worked.clear()
+    with pytest.raises(UserError, match="cannot be opened"):
+        build_store(replace(asked, edges=tmp_path / "edgs.csv"), tmp_path / "store")
+    assert worked == []  # and nothing is lost by the slip
+    with paths["labels"].open("a") as file:
+        file.write("-50,b\n")
+    with pytest.raises(UserError, match=r"has had a row before.* kept in .*\.store\.building for the next attempt"):
+        build_store(asked, tmp_path / "store")
+    assert worked == ["labels"]
+    unlabelled = build_store(replace(asked, labels=None), tmp_path / "store")
+    assert worked == ["labels", "nodes"]
+    undisturbed = build_store(replace(asked, labels=None), tmp_path / "undisturbed")
+    assert unlabelled.digest == undisturbed.digest
+
+
+def test_nothing_of_an_earlier_plan_is_left_in_a_store(tmp_path: Path, worked: list[str]) -> None:
+    paths = tables(tmp_path, "numbers", "csv")
+    stopped_before_the_seal(BuildPlan(**paths, parts=2), tmp_path / "store")
+    store = build_store(BuildPlan(edges=paths["edges"], parts=3), tmp_path / "store")
+    assert (store.num_parts, store.num_features) == (3, 0)
+    assert {path.name for path in store.folder.iterdir()} == {"store.json", "rowptr.npy", "col.npy", "nodes.parquet"}
+
+
+def test_a_store_lost_between_the_two_moves_is_put_back(tmp_path: Path) -> None:
+    """As `kill -9` would leave it: the earlier store moved away, and nothing in its place."""
+    paths = tables(tmp_path, "numbers", "csv")
+    folder = build_store(BuildPlan(**paths, parts=2), tmp_path / "store").folder
+    (tmp_path / ".store.building").mkdir()
+    folder.rename(tmp_path / ".store.building" / "replaced")
+    with pytest.raises(UserError, match="only 36 nodes"):
+        build_store(BuildPlan(**paths, parts=50), folder, force=True)
+    assert Store.open(folder).num_parts == 2
+
+
+def test_a_link_stays_a_link_and_the_folder_it_points_to_is_exchanged(tmp_path: Path) -> None:
+    plan = BuildPlan(**tables(tmp_path, "numbers", "csv"), parts=2)
+    (tmp_path / "large").mkdir()
+    (tmp_path / "store").symlink_to(tmp_path / "large" / "disk")
+    for force in (False, True):
+        build_store(plan, tmp_path / "store", force=force)
+        assert (tmp_path / "store").is_symlink()
+        assert Store.open(tmp_path / "large" / "disk").num_parts == 2
+
+
+def test_two_builds_of_one_store_are_kept_apart(tmp_path: Path) -> None:
+    plan = BuildPlan(**tables(tmp_path, "numbers", "csv"), parts=2)
+    refused = []
+
+    def meanwhile(stage: str, done: int, total: int | None) -> None:
+        with pytest.raises(UserError, match="another command is writing there"):
+            build_store(plan, tmp_path / "store")
+        refused.append(stage)
+
+    build_store(plan, tmp_path / "store", on_progress=meanwhile)
+    assert refused
 
 
 def test_nothing_is_overwritten_or_left_half(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """Inference block by block gives the bits of the whole graph in memory, however it is cut, shared or interrupted."""
 
+import shutil
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -237,6 +239,35 @@ def test_the_command_writes_vectors_under_the_own_ids(tmp_path: Path, capsys: py
     for wrong in ("1", "much", "-2GB"):
         with pytest.raises(UserError, match="--memory"):
             bytes_of(wrong)
+
+
+def test_a_store_that_is_replaced_meanwhile_never_lends_its_ids(tmp_path: Path) -> None:
+    store = store_of(tmp_path / "store", graph_of())
+    opened = Store.open(store.folder)
+    shuffled = replace(graph_of(), node_ids=[f"other {row}" for row in range(NODES)])
+
+    def exchange(done: int, total: int) -> None:
+        if done == total:
+            shutil.rmtree(store.folder)
+            write_store(store.folder, shuffled, torch.arange(NODES) % 5)
+
+    with pytest.raises(UserError, match="another store has taken its place meanwhile; start the command again"):
+        infer(model_of(store), store, tmp_path / "out", on_block=exchange)
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(UserError, match="another store has taken its place"):
+        _ = opened.node_ids
+
+
+def test_two_inferences_into_one_folder_are_kept_apart(tmp_path: Path) -> None:
+    store = store_of(tmp_path / "store", graph_of())
+    model, other = model_of(store), model_of(store, encoder={"width": 8})
+
+    def meanwhile(done: int, total: int) -> None:
+        with pytest.raises(UserError, match="another command is writing there"):
+            infer(other, store, tmp_path / "out")
+
+    infer(model, store, tmp_path / "out", on_block=meanwhile)
+    assert torch.equal(torch.from_numpy(np.load(tmp_path / "out" / "embeddings.npy")), in_memory(model, store))
 
 
 def test_a_store_with_other_features_is_refused(tmp_path: Path) -> None:

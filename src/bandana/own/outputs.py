@@ -22,7 +22,7 @@ from torch import Tensor
 from bandana import model_folder
 from bandana.data.prepared import Prepared, flatten, restore
 from bandana.errors import UserError, did_you_mean
-from bandana.files import write_atomically, write_text
+from bandana.files import real_place, refuse_fixed, write_atomically, write_text
 from bandana.graph import Graph
 from bandana.own import unfinished
 from bandana.own.trained import TrainedModel
@@ -77,15 +77,23 @@ def check_place(folder: Path) -> None:
         raise UserError(f"{folder}: {_spoken(problem)}; choose a folder with -o.") from None
     if held and RECORD not in held:
         raise UserError(f"{folder}: exists and was not made by bandana embed. Choose another folder with -o.")
-    if held - OURS:
+    strange = sorted([*(folder / name for name in held - OURS), *_strange_in(folder / MODEL)])
+    if strange:
         raise UserError(
-            f"{folder / min(held - OURS)}: was not written by bandana embed, which would replace the whole folder; "
+            f"{strange[0]}: was not written by bandana embed, which would replace the whole folder; "
             f"move the file away, or choose another folder with -o."
         )
-    ground = next(parent for parent in unfinished.real_place(folder).absolute().parents if parent.exists())
+    refuse_fixed(folder)
+    ground = next(parent for parent in real_place(folder).absolute().parents if parent.exists())
     if not ground.is_dir() or not os.access(ground, os.W_OK | os.X_OK):
         reason = "may not be written to" if ground.is_dir() else "is not a folder"
         raise UserError(f"{folder}: cannot be written, because {ground} {reason}. Choose another folder with -o.")
+
+
+def _strange_in(model: Path) -> list[Path]:
+    """What lies in the folder of a model and is no part of one."""
+    names = {path.name for path in model.iterdir()} if model.is_dir() else set()
+    return [model / name for name in names - model_folder.KNOWN_FILES]
 
 
 def check_inputs_stay(target: Path, inputs: Iterable[Path | None]) -> None:
@@ -134,7 +142,7 @@ def write_output(folder: Path, fill: Callable[[Path], None]) -> None:
         UserError: There is something else in that place, or it cannot be written.
     """
     check_place(folder)
-    goal = unfinished.real_place(folder)
+    goal = real_place(folder)
     try:
         place = unfinished.scratch_folder(folder)
         place.mkdir(parents=True, exist_ok=True)

@@ -7,24 +7,19 @@ that the command line can look at it first.
 
 import hashlib
 import json
-import os
 import shutil
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bandana import __version__
+from bandana.files import alone, real_place
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from bandana.graph import Graph
     from bandana.own.automatic import Plan
-
-
-def real_place(out: Path) -> Path:
-    """The folder itself, where `out` is a link to it: it is exchanged, and the link stays."""
-    return Path(os.path.realpath(out)) if out.is_symlink() else out
 
 
 def scratch_folder(out: Path) -> Path:
@@ -98,10 +93,17 @@ def keep_only(checkpoint: Path) -> None:
 
 
 def put_back(out: Path) -> None:
-    """Undo half an exchange: a process that is killed between the two moves leaves the earlier output in the folder."""
-    kept = next(scratch_folder(out).glob("*/old"), None)
-    if kept is not None and not out.exists():
-        kept.replace(real_place(out))
+    """Undo half an exchange: a process that is killed between the two moves leaves the earlier output in the folder.
+
+    Raises:
+        UserError: What is in the folder is no leftover, as another command is at work.
+    """
+    if not scratch_folder(out).exists():
+        return
+    with alone(out):
+        kept = next(scratch_folder(out).glob("*/old"), None)
+        if kept is not None and not out.exists():
+            kept.replace(real_place(out))
 
 
 def discard(out: Path) -> None:

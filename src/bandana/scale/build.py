@@ -3,7 +3,6 @@
 Memory is that of the nodes (ids, parts, one count each), and beside them what `BuildPlan.memory` allows.
 """
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,10 @@ import pyarrow.parquet as pq
 from bandana.data.columns import edge_columns
 from bandana.data.own_source import Wanted
 from bandana.errors import UserError
+from bandana.files import alone, real_place, refuse_fixed
 from bandana.scale.features import choose_numbers, feature_names, write_features, write_labels
 from bandana.scale.ids import Book, Indices, collect_ids, load_book, save_book
-from bandana.scale.journal import Journal, clean_up, move_into_place, refuse_taken
+from bandana.scale.journal import Journal, clean_up, move_into_place, put_back, refuse_taken
 from bandana.scale.partitioning import metis_fits, metis_parts, stream_parts
 from bandana.scale.plan import BuildPlan, OnProgress
 from bandana.scale.reading import Stream, open_stream, unused
@@ -42,50 +42,57 @@ def build_store(
     Raises:
         UserError: A table is not as it should be, or the place is taken or cannot be written to.
     """
+    folder = real_place(folder)
+    refuse_fixed(folder)
     refuse_taken(folder, force, STORE_FILES)
+    edges = _open_edges(plan)
+    features = None if plan.features is None else open_stream(plan.features, choose_numbers)
     work = folder.absolute().parent / f".{folder.name}.building"
     try:
-        finished = _build(plan, Journal(work, plan.fingerprint()), on_progress)
-        move_into_place(finished, folder, force, STORE_FILES)
-    except UserError:
-        shutil.rmtree(work, ignore_errors=True)
-        raise
+        with alone(folder):
+            put_back(work, folder)
+            journal = Journal(work)
+            try:
+                finished = _build(plan, edges, features, journal, on_progress)
+                move_into_place(finished, folder, force, STORE_FILES)
+            except UserError as problem:
+                raise journal.given_up(problem) from None
+            clean_up(work, folder)
     except OSError as problem:
         raise UserError(
             f"{folder}: cannot be written ({problem.strerror or problem}). Free space, and the same command goes on."
         ) from None
-    clean_up(work, folder)
     return Store.open(folder)
 
 
-def _build(plan: BuildPlan, journal: Journal, tell: OnProgress) -> Path:
+def _build(plan: BuildPlan, edges: Stream, features: Stream | None, journal: Journal, tell: OnProgress) -> Path:
     """All stages. Returns the sealed folder inside of the working folder."""
     work, fresh = journal.folder, journal.folder / "store"
     fresh.mkdir(exist_ok=True)
-    edges = _open_edges(plan)
-    features = None if plan.features is None else open_stream(plan.features, choose_numbers)
+    streams, named = [edges, *([features] if features else [])], plan.decisions("edges", "source", "target", "features")
 
-    read = journal.once("ids", lambda: _ids(plan, [edges, *([features] if features else [])], work, tell), work / IDS)
+    read = journal.once("ids", named, lambda: _ids(plan, streams, work, tell), work / IDS)
     book = load_book(work / IDS)
-    rows = work / READ_ROWPTR, work / READ_COL
-    links = journal.once("links", lambda: read_links(plan, edges, read["edge rows"], book, work, tell), *rows)
-    journal.once("parts", lambda: _parts(plan, len(book), links["entries"], work, tell), work / PARTS)
+    rows, ways = (work / READ_ROWPTR, work / READ_COL), plan.decisions("directed")
+    links = journal.once("links", ways, lambda: read_links(plan, edges, read["edge rows"], book, work, tell), *rows)
+    cut = plan.decisions("parts", "partitioner", "memory", "seed")
+    journal.once("parts", cut, lambda: _parts(plan, len(book), links["entries"], work, tell), work / PARTS)
     parts = np.load(work / PARTS, allow_pickle=False)
     order = parts.argsort(kind="stable")
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
 
     arrays = fresh / ROWPTR, fresh / COL
-    laid = journal.once("rows", lambda: renumber(plan, parts, place, links["entries"], work, fresh, tell), *arrays)
+    laid = journal.once("rows", {}, lambda: renumber(plan, parts, place, links["entries"], work, fresh, tell), *arrays)
     about: dict[str, Any] = {"feature_names": [], "num_values": 0}
     if features is not None:
-        x = fresh / FEATURES
-        about = journal.once("features", lambda: _features(plan, features, x, book, place, tell), x)
+        x, form = fresh / FEATURES, plan.decisions("precision")
+        about = journal.once("features", form, lambda: _features(plan, features, x, book, place, tell), x)
     labels: dict[str, Any] = {"label_names": None}
     if plan.labels is not None:
         table, y = plan.labels, fresh / LABELS
-        labels = journal.once("labels", lambda: write_labels(y, table, book, place), y)
-    journal.once("nodes", lambda: _nodes(fresh / NODES, book, order), fresh / NODES)
+        labels = journal.once("labels", plan.decisions("labels"), lambda: write_labels(y, table, book, place), y)
+    journal.once("nodes", {}, lambda: _nodes(fresh / NODES, book, order), fresh / NODES)
 
     facts = {
         "num_nodes": len(book),

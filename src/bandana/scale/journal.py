@@ -9,43 +9,61 @@ from typing import Any
 from bandana.errors import UserError
 from bandana.files import write_text
 
-JOURNAL = "journal.json"
+JOURNAL, REPLACED = "journal.json", "replaced"
 
 
 class Journal:
-    """Finished stages of a work, each with the facts that later ones need."""
+    """Finished stages of a work in the order they were done, each with what decided it and the facts for later ones.
 
-    def __init__(self, folder: Path, plan: Mapping[str, Any]) -> None:
-        """Open the journal of a working folder; a folder of another plan is emptied.
+    A stage counts as done as long as it and all before it are asked for again with the same decisions. From the first
+    one on that is not, everything is done anew, and nothing of what it made before is left.
+    """
 
-        Args:
-            folder: Where the work is done; made if need be.
-            plan: Everything that decides the result, as JSON can hold it.
-        """
-        self.folder, self._path = folder, folder / JOURNAL
-        self._table: dict[str, Any] = {"plan": dict(plan), "done": {}}
-        found = _read(self._path)
-        if found is not None and found.get("plan") == self._table["plan"]:
-            self._table = found
-        else:
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir(parents=True)
-            self._write()
+    def __init__(self, folder: Path) -> None:
+        """Open the journal of a working folder, which is made if need be."""
+        self.folder, self._path, self._reached = folder, folder / JOURNAL, 0
+        folder.mkdir(parents=True, exist_ok=True)
+        self._stages = _read(self._path)
 
-    def once(self, stage: str, work: Callable[[], dict[str, Any]], *made: Path) -> dict[str, Any]:
+    def once(
+        self, stage: str, decided_by: Mapping[str, Any], work: Callable[[], dict[str, Any]], *made: Path
+    ) -> dict[str, Any]:
         """The facts of a stage, from the journal if it was finished before and the files that it made are still there.
 
         They are not where an earlier attempt was interrupted behind its end, while it moved them out or cleaned up.
+
+        Args:
+            stage: Its name.
+            decided_by: Everything that decides its result beside the stages before it, as JSON can hold it.
+            work: Does it.
+            made: The files that it leaves.
         """
-        done: dict[str, Any] = self._table["done"]
-        if stage not in done or not all(path.exists() for path in made):
-            done[stage] = work()
-            self._write()
-        facts: dict[str, Any] = done[stage]
+        asked = {"stage": stage, "decided_by": json.loads(json.dumps(decided_by))}
+        known = self._stages[self._reached] if self._reached < len(self._stages) else {}
+        if not asked.items() <= known.items() or not all(path.exists() for path in made):
+            self._forget_the_rest()
+            files = [str(path.relative_to(self.folder)) for path in made]
+            self._stages.append({**asked, "facts": work(), "made": files})
+            write_text(self._path, json.dumps(self._stages))
+        facts: dict[str, Any] = self._stages[self._reached]["facts"]
+        self._reached += 1
         return facts
 
-    def _write(self) -> None:
-        write_text(self._path, json.dumps(self._table))
+    def given_up(self, problem: UserError) -> UserError:
+        """What is said of a mistake. Finished stages stay for a corrected command; where none is, nothing is left."""
+        if self._stages:
+            return UserError(f"{problem} What was done until then is kept in {self.folder} for the next attempt.")
+        shutil.rmtree(self.folder, ignore_errors=True)
+        return problem
+
+    def _forget_the_rest(self) -> None:
+        """Begin anew from here: with the stages done so far and the files that they made, and no others."""
+        self._stages = self._stages[: self._reached]
+        kept = {self._path, *(self.folder / name for stage in self._stages for name in stage["made"])}
+        write_text(self._path, json.dumps(self._stages))
+        for path in self.folder.rglob("*"):
+            if path.is_file() and path not in kept:
+                path.unlink()
 
 
 def move_into_place(finished: Path, target: Path, force: bool, ours: Collection[str]) -> None:
@@ -55,11 +73,17 @@ def move_into_place(finished: Path, target: Path, force: bool, ours: Collection[
         UserError: The name is taken, see `refuse_taken`.
     """
     refuse_taken(target, force, ours)
-    replaced = finished.parent / "replaced"
+    replaced = finished.parent / REPLACED
     if target.exists():
         shutil.rmtree(replaced, ignore_errors=True)  # left by an attempt that was interrupted here
         target.replace(replaced)
     finished.replace(target)
+
+
+def put_back(work: Path, target: Path) -> None:
+    """Undo half an exchange: killed between the two moves, a process leaves the earlier folder beside its place."""
+    if (work / REPLACED).is_dir() and not target.exists():
+        (work / REPLACED).replace(target)
 
 
 def clean_up(work: Path, target: Path) -> None:
@@ -99,9 +123,10 @@ def refuse_taken(target: Path, force: bool, ours: Collection[str]) -> None:
         )
 
 
-def _read(path: Path) -> dict[str, Any] | None:
+def _read(path: Path) -> list[dict[str, Any]]:
+    """The stages; none where there is no journal, or none that can be read."""
     try:
         table = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return None
-    return table if isinstance(table, dict) else None
+        return []
+    return table if isinstance(table, list) and all(isinstance(stage, dict) for stage in table) else []

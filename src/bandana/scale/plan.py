@@ -1,7 +1,7 @@
 """What a store is made from, and how much memory that may take."""
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -50,10 +50,13 @@ class BuildPlan:
         fitting = self.memory // 4 // (BYTES_PER_ROW + BYTES_PER_NUMBER * numbers)
         return max(FEWEST_ROWS, min(fitting, MOST_ROWS))
 
-    def fingerprint(self) -> dict[str, Any]:
-        """The plan and the state of its files: a changed file makes another store."""
-        table = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(self).items()}
-        for path in (self.edges, self.features, self.labels):
-            if path is not None and path.exists():
-                table[f"state of {path}"] = [path.stat().st_size, path.stat().st_mtime_ns]
-        return table
+    def decisions(self, *names: str) -> dict[str, Any]:
+        """Some entries as JSON can hold them, of a file also its state: a changed file makes another store."""
+        return {name: _spoken(getattr(self, name)) for name in names}
+
+
+def _spoken(value: Any) -> Any:
+    if not isinstance(value, Path):
+        return value
+    state = value.stat() if value.exists() else None
+    return [str(value), *([] if state is None else [state.st_size, state.st_mtime_ns])]

@@ -106,14 +106,30 @@ class Store:
 
     @cached_property
     def node_ids(self) -> pa.ChunkedArray:
-        """``[nodes]`` the user's own ids in row order, all text or all whole numbers; read when first asked for."""
-        return pq.read_table(self.folder / NODES, columns=["id"])["id"]
+        """``[nodes]`` the user's own ids in row order, all text or all whole numbers; read when first asked for.
+
+        Raises:
+            UserError: They are of another store, which has taken this one's place.
+        """
+        ids = pq.read_table(self.folder / NODES, columns=["id"])["id"]
+        self.refuse_replaced()
+        return ids
 
     def id_batches(self) -> Iterator[pa.Array]:
         """The ids in row order, a few at a time, for those who cannot hold all of them."""
         with pq.ParquetFile(self.folder / NODES) as file:
             for batch in file.iter_batches(ID_GROUP, columns=["id"]):
                 yield batch.column(0)
+        self.refuse_replaced()
+
+    def refuse_replaced(self) -> None:
+        """Make sure that files which are opened by name belong to the arrays that were mapped before.
+
+        Raises:
+            UserError: Another store has taken this one's place since it was opened.
+        """
+        if read_description(self.folder)["digest"] != self.digest:
+            raise UserError(f"{self.folder}: another store has taken its place meanwhile; start the command again.")
 
     def rows(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
         """The entries of the rows ``start:stop``, in memory.

@@ -17,6 +17,7 @@ from bandana.devices import resolve_device
 from bandana.errors import UserError, did_you_mean
 from bandana.estimator import Learned
 from bandana.evaluation.verdicts import Tone, Verdict
+from bandana.files import alone
 from bandana.own import unfinished
 from bandana.own.automatic import Choice, choose
 from bandana.own.embed import judged, learn_own, write_embedded
@@ -87,14 +88,15 @@ def embed_and_show(given: Input, wishes: Wishes, seed: int, device: str, out: Pa
     seconds = f"{_duration(cost.seconds)} of training{each}"
     _say(*choice.reasons, f"Estimate: about {seconds}, and {cost.bytes / 1e9:.1f} GB.")
     search: list[dict[str, float]] = []
-    if wishes.trials:
-        asked = {*changes, *(["training.epochs"] if wishes.epochs else [])}
-        choice = _tuned(own, choice, wishes.trials, asked, seed, device, search)
-    learned = _learned(own, choice, seed, device, given.edges.name, out)
-    _stage("Judging the vectors")
-    done = judged(own, choice, learned, seed=seed)
-    _stage("Writing")
-    write_embedded(out, done, given.edges.name, formats=formats, search=search)
+    with alone(out):
+        if wishes.trials:
+            asked = {*changes, *(["training.epochs"] if wishes.epochs else [])}
+            choice = _tuned(own, choice, wishes.trials, asked, seed, device, search)
+        learned = _learned(own, choice, seed, device, given.edges.name, out)
+        _stage("Judging the vectors")
+        done = judged(own, choice, learned, seed=seed)
+        _stage("Writing")
+        write_embedded(out, done, given.edges.name, formats=formats, search=search)
     _conclude(done.verdicts, out)
 
 
@@ -130,11 +132,12 @@ def follow_and_show(
     addition = read_addition(given.edges, given.features, parent.graph, names, given.columns, header)
     for note in addition.notes:
         status.print(note, style="dim", markup=False)
-    _stage("Recomputing what the new links reach")
-    done = follow(parent, addition, seed=seed, device=device)
-    check_formats(formats, done.own.graph.node_ids, out)
-    _stage("Writing")
-    write_followed(out, done, given.edges.name, formats=formats)
+    with alone(out):
+        _stage("Recomputing what the new links reach")
+        done = follow(parent, addition, seed=seed, device=device)
+        check_formats(formats, done.own.graph.node_ids, out)
+        _stage("Writing")
+        write_followed(out, done, given.edges.name, formats=formats)
     changes = done.changes
     console.print(
         f"New nodes: {changes.new.numel():,}. Others with another vector than before: {changes.moved.numel():,}. As "

@@ -16,6 +16,7 @@ from bandana.data.datasets import Dataset, load
 from bandana.devices import resolve_device
 from bandana.errors import UserError
 from bandana.experiment import Experiment
+from bandana.files import alone
 from bandana.seeds import load_once, side_by_side, telling
 from bandana.training.trainer import OnEpoch
 from bandana.tuning.folder import SearchFolder, recipe_text
@@ -122,27 +123,28 @@ def tune(
     require_optuna()
     where = resolve_device(device)
     place = SearchFolder(folder, what.to_table(where.type))
-    done = place.trials()
-    data = load(what.experiment.dataset, data_root)
-    budget = {"trials": trials, "seconds": None if math.isinf(seconds) else seconds}
+    with alone(folder):
+        done = place.trials()
+        data = load(what.experiment.dataset, data_root)
+        budget = {"trials": trials, "seconds": None if math.isinf(seconds) else seconds}
 
-    def keep(made: Sequence[Trial]) -> None:
-        place.keep(made, budget, importance(what.space, made))
-        place.write_recipe(tuned_recipe(what, made))
-        on_trial(made)
+        def keep(made: Sequence[Trial]) -> None:
+            place.keep(made, budget, importance(what.space, made))
+            place.write_recipe(tuned_recipe(what, made))
+            on_trial(made)
 
-    if done:
-        keep(done)  # also brings back files that are drawn from the trials
-    with _judge(what, data, where, data_root, jobs, on_epoch) as scores_of:
-        made = search(
-            what.first,
-            lambda so_far: propose(what.space, so_far, what.sampler_seed),
-            lambda values: scores_of(what.with_values(values)),
-            trials=trials,
-            seconds=seconds,
-            done=done,
-            on_trial=keep,
-        )
+        if done:
+            keep(done)  # also brings back files that are drawn from the trials
+        with _judge(what, data, where, data_root, jobs, on_epoch) as scores_of:
+            made = search(
+                what.first,
+                lambda so_far: propose(what.space, so_far, what.sampler_seed),
+                lambda values: scores_of(what.with_values(values)),
+                trials=trials,
+                seconds=seconds,
+                done=done,
+                on_trial=keep,
+            )
     if not made:
         raise UserError(f"--seconds {seconds:g}: leaves no time for a single trial; give it more.")
     return Tuned(made, importance(what.space, made))

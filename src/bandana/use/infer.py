@@ -4,6 +4,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -15,11 +16,12 @@ from bandana.config import to_table
 from bandana.data.features import preprocess
 from bandana.engine.structure import build_structure
 from bandana.errors import UserError
+from bandana.files import alone, real_place, refuse_fixed
 from bandana.graph import Features, Graph
 from bandana.own.trained import TrainedModel, nodes_fingerprint
 from bandana.scale.blocks import OUTPUT
 from bandana.scale.inference import Convolution, Encoder, Share, embed_store
-from bandana.scale.journal import clean_up, move_into_place, refuse_taken
+from bandana.scale.journal import clean_up, move_into_place, put_back, refuse_taken
 from bandana.scale.seal import NODES
 from bandana.scale.store import Store, release
 from bandana.use.receptive import local_encoder
@@ -52,18 +54,25 @@ def infer(
     Raises:
         UserError: The model does not fit the store, or embeds in another way; or the place is taken.
     """
+    out = real_place(out)
+    refuse_fixed(out)
     refuse_taken(out, force, WRITTEN)
+    encoder, leads = encoder_of(model, store), share.rank == 0
     work = out.absolute().parent / f".{out.name}.inferring"
     try:
-        vectors = embed_store(encoder_of(model, store), store, work, memory=memory, share=share, on_block=on_block)
-        if share.rank == 0:
-            finished = work / "finished"
-            finished.mkdir(exist_ok=True)
-            write_parquet(finished / PARQUET, vectors, store)
-            shutil.copyfile(store.folder / NODES, finished / NODES)
-            vectors.replace(finished / OUTPUT)
-            move_into_place(finished, out, force, WRITTEN)
-            clean_up(work, out)
+        with alone(out) if leads else nullcontext():
+            if leads:
+                put_back(work, out)
+            vectors = embed_store(encoder, store, work, memory=memory, share=share, on_block=on_block)
+            if leads:
+                finished = work / "finished"
+                finished.mkdir(exist_ok=True)
+                write_parquet(finished / PARQUET, vectors, store)
+                shutil.copyfile(store.folder / NODES, finished / NODES)
+                store.refuse_replaced()
+                vectors.replace(finished / OUTPUT)
+                move_into_place(finished, out, force, WRITTEN)
+                clean_up(work, out)
     except OSError as problem:
         raise UserError(
             f"{out}: cannot be written ({problem.strerror or problem}). Free space, and the same command goes on."
