@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from bandana.devices import torch_threads
+from bandana.evaluation.heuristics import heuristic_floors
 from bandana.experiment import Experiment, build
 from bandana.graph import Graph
 from bandana.method import Batch, Clock, Method
@@ -112,8 +113,8 @@ def time_training(
     step_s, base = _time_steps(job, own)
     norms = [module.num_features for module in method.modules() if isinstance(module, JointBatchNorm)]
     model = Model(sum(weights.numel() for weights in method.parameters()), norms)
-    nearby, closer = (
-        replace(experiment, shards=replace(shards, evaluation_edges=entries))
+    nearby, closer = (  # as for links: in a small region too few nodes may have labels, and then none is classified
+        replace(experiment, task="link", shards=replace(shards, evaluation_edges=entries))
         for entries in (min(LOOKED_ENTRIES, store.num_edges), min(LOOKED_ENTRIES, store.num_edges) // 4)
     )
     parts, fewer = (evaluation_parts(store, near.shards, SEED) for near in (nearby, closer))
@@ -206,7 +207,8 @@ def _time_judge(experiment: StoreExperiment, store: Store, method: Method, devic
         short_s, long_s = (_timed(partial(score, epochs))[0] for epochs in (1, 1 + PROBE_EPOCHS))
     per_epoch_s = max(long_s - short_s, 0.0) / PROBE_EPOCHS if judged.labels is not None else 0.0
     scored_s = short_s + (probe.epochs - 1) * per_epoch_s
-    return read_s + (1 + floors) * scored_s, tensors
+    counted_s, _ = _timed(lambda: heuristic_floors(judged.region.graph, judged.region.test))
+    return read_s + (1 + floors) * scored_s + counted_s, tensors
 
 
 def _entries(store: Store, parts: Tensor) -> int:

@@ -5,6 +5,7 @@ Under ``torchrun`` every process trains; the leading one alone evaluates and wri
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
@@ -19,7 +20,8 @@ from bandana.devices import resolve_device
 from bandana.errors import UserError
 from bandana.evaluation.linear_probe import LinearProbeConfig
 from bandana.experiment import Experiment, Task, build, embed
-from bandana.graph import Graph, dense
+from bandana.files import alone
+from bandana.graph import Graph
 from bandana.method import GraphSpec, Method
 from bandana.own.trained import TrainedModel, nodes_fingerprint, weight_shapes
 from bandana.paper.cookbook import UNNAMED, recipe
@@ -149,22 +151,23 @@ def run_store(
     check_groups(experiment.shards, store, started_processes())
     for seed in seeds:
         check_labels(experiment, store, seed)
-    target = RunFolder.open(folder, to_table(experiment)) if leading() else RunFolder(folder)
-    with joined(where, experiment.shards.patience_seconds) as world:
-        finished = [world.agree(float(world.leads and target.finished(seed) is not None)) for seed in seeds]
-        trained = [
-            _train(experiment, store, spec, seed, world, target, on_seed(seed))
-            for seed, done in zip(seeds, finished, strict=True)
-            if not done
-        ]
-    if not world.leads:
-        return None
-    for result in trained:
-        _finish(experiment, store, spec, result, target, world.device)
-    records = [known for seed in seeds if (known := target.finished(seed)) is not None]
-    record = RunRecord(experiment=to_table(experiment), seeds=records, device=where.type)
-    target.write(record)
-    return record
+    with alone(folder) if leading() else nullcontext():
+        target = RunFolder.open(folder, to_table(experiment)) if leading() else RunFolder(folder)
+        with joined(where, experiment.shards.patience_seconds) as world:
+            finished = [world.agree(float(world.leads and target.finished(seed) is not None)) for seed in seeds]
+            trained = [
+                _train(experiment, store, spec, seed, world, target, on_seed(seed))
+                for seed, done in zip(seeds, finished, strict=True)
+                if not done
+            ]
+        if not world.leads:
+            return None
+        for result in trained:
+            _finish(experiment, store, spec, result, target, world.device)
+        records = [known for seed in seeds if (known := target.finished(seed)) is not None]
+        record = RunRecord(experiment=to_table(experiment), seeds=records, device=where.type)
+        target.write(record)
+        return record
 
 
 def _train(
@@ -197,14 +200,11 @@ def _finish(
     """Judge one seed and write its record, weights and model."""
     started = time.perf_counter()
     judge = Judge.of(experiment, store, trained.seed, device)
-    floors = {"untrained encoder": judge.score(lambda graph: embed(trained.untrained.to(device), graph))}
-    if store.features is not None:
-        floors["raw features"] = judge.score(lambda graph: dense(graph.x))
     state = trained.state
     record = SeedRecord(
         seed=trained.seed,
         metrics=judge.score(lambda graph: embed(trained.method, graph)),
-        floors=floors,
+        floors=judge.floors(lambda graph: embed(trained.untrained.to(device), graph)),
         best_epoch=state.progress.best_epoch,
         epochs=state.epoch,
         seconds={"pretrain": state.seconds, "evaluate": time.perf_counter() - started},

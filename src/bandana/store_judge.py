@@ -1,18 +1,20 @@
 """What an embedding of a store is worth, on the parts that are evaluated."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from bandana.data.certificates import certify
 from bandana.data.splits import NodeSplit, split_nodes
 from bandana.errors import UserError
 from bandana.evaluation.dot_product_probe import dot_product_probe
+from bandana.evaluation.heuristics import heuristic_floors
 from bandana.evaluation.linear_probe import LinearProbeConfig, linear_probe
-from bandana.graph import Graph
+from bandana.graph import Graph, dense
 from bandana.reporting.record import Metrics
 from bandana.scale.batches import Region, evaluation_parts, read_region, region_with_all_links
 from bandana.scale.store import Store
@@ -29,6 +31,7 @@ class Judge:
     whole: Graph
     labels: Tensor | None
     nodes: NodeSplit | None
+    of_features: bool
     probe: LinearProbeConfig
     seed: int
     facts: dict[str, Any]
@@ -40,18 +43,30 @@ class Judge:
         whole = region_with_all_links(store, parts, experiment.shards, seed).to(device)
         labels, nodes = labelled_nodes(experiment, store, parts, seed)
         facts = {
+            **asdict(certify(region.graph, region.valid, region.test, region.graph)),
             "parts": f"{parts.numel()} of {store.num_parts}",
             "validation links": region.valid.positive.shape[1],
             "test links": region.test.positive.shape[1],
         }
+        if nodes is not None:
+            facts["nodes"] = asdict(nodes.certificate)
+        elif store.labels is not None:
+            facts["nodes"] = f"not classified, because too few of the {whole.num_nodes:,} that are judged have labels"
         labels = None if labels is None else labels.to(device)
-        return cls(region, whole, labels, nodes, experiment.probe, seed, facts)
+        return cls(region, whole, labels, nodes, store.features is not None, experiment.probe, seed, facts)
 
     def score(self, embedding_of: Callable[[Graph], Tensor]) -> Metrics:
         metrics = dot_product_probe(embedding_of(self.region.graph), self.region.test)
         if self.labels is not None and self.nodes is not None:
             metrics |= linear_probe(embedding_of(self.whole), self.labels, self.nodes, self.probe, self.seed)
         return metrics
+
+    def floors(self, untrained: Callable[[Graph], Tensor]) -> dict[str, Metrics]:
+        """What any training must beat: the untrained encoder, the features as they are, and shared neighbours."""
+        floors = {"untrained encoder": self.score(untrained)}
+        if self.of_features:
+            floors["raw features"] = self.score(lambda graph: dense(graph.x))
+        return floors | heuristic_floors(self.region.graph, self.region.test)
 
 
 def labelled_nodes(

@@ -10,6 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bandana.data.certificates import certify
 from bandana.errors import UserError
 from bandana.graph import Graph, SparseFeatures, dense
 from bandana.method import Clock
@@ -156,6 +157,18 @@ def test_a_region_scores_held_out_links_against_pairs_that_are_none(store: Store
         assert pairs.positive.shape == pairs.negative.shape
     total = region.graph.links.numel() + region.valid.positive.shape[1] + region.test.positive.shape[1]
     assert total == whole.links.numel()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_pairs_of_a_region_have_a_whole_certificate(store: Store, seed: int) -> None:
+    """With as many negatives as links, on few nodes, draws that knew nothing of each other would collide."""
+    region = read_region(store, torch.arange(7), HALF, seed)
+    whole = region_with_all_links(store, torch.arange(7), HALF, seed)
+    made = certify(region.graph, region.valid, region.test, region.graph, whole=whole)
+    assert len(made.checks) == 11
+    again = read_region(store, torch.arange(7), HALF, seed)
+    assert torch.equal(again.valid.negative, region.valid.negative)
+    assert torch.equal(again.test.negative, region.test.negative)
 
 
 def test_evaluation_stays_within_its_bound(store: Store) -> None:

@@ -59,7 +59,7 @@ def test_a_run_on_a_store_leaves_a_record_a_model_and_vectors(command: Command, 
     assert "micro-F1" in first.out
     record = json.loads((tmp_path / "out" / "record.json").read_text())
     assert set(record["summary"]) >= {"auc", "ap", "micro_f1", "macro_f1"}
-    assert set(record["seeds"][0]["floors"]) == {"untrained encoder", "raw features"}
+    assert set(record["seeds"][0]["floors"]) >= {"untrained encoder", "raw features"}
     assert record["seeds"][0]["split"]["parts"] == "8 of 8"
     assert not list((tmp_path / "out").rglob("checkpoint*"))
 
@@ -102,6 +102,21 @@ def test_too_few_labels_are_told_before_training_and_links_do_without(command: C
     links = command(*words, "--task", "link")
     assert links.code == 0, links.err
     assert set(json.loads((tmp_path / "out" / "record.json").read_text())["summary"]) >= {"auc", "ap"}
+    said = "not classified, because too few of the 96 that are judged have labels"
+    assert json.loads((tmp_path / "out" / "seed-0" / "record.json").read_text())["split"]["nodes"] == said
+    assert f"Nodes are {said}." in " ".join(links.out.split())
+
+
+def test_a_record_has_the_floors_and_the_certificate_of_one_in_memory(command: Command, tmp_path: Path) -> None:
+    assert command("run", "bandana", "store", *SETTINGS, "--device", "cpu", "--task", "link", "--out", "out").code == 0
+    record = json.loads((tmp_path / "out" / "seed-0" / "record.json").read_text())
+    floors = {"common neighbours", "Adamic-Adar", "resource allocation", "untrained encoder", "raw features"}
+    assert set(record["floors"]) == floors
+    assert set(record["split"]["checks"]) >= {
+        "no negative is a link of any part",
+        "no negative repeats within validation or test",
+        "validation and test share no negative",
+    }
 
 
 def test_a_run_is_never_taken_for_one_on_another_graph_in_the_same_place(command: Command, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ Randomness comes from a CPU generator: a seed means the same split on every devi
 import math
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -193,32 +194,48 @@ def sample_non_links(graph: Graph, count: int, generator: torch.Generator) -> Te
     Raises:
         UserError: The graph has fewer such pairs.
     """
-    receiver, sender = graph.structure.row[graph.links], graph.structure.col[graph.links]
-    nodes = torch.arange(graph.num_nodes, device=graph.device)
-    if graph.directed:
-        first = nodes * (graph.num_nodes - 1)
+    links = Links(graph.structure.row[graph.links], graph.structure.col[graph.links])
+    return draw_non_links(links, graph.num_nodes, graph.directed, count, generator)
+
+
+class Links(NamedTuple):
+    """Each link of a graph once, by ascending receiver and then sender; of an undirected one the larger end sends."""
+
+    receiver: Tensor
+    sender: Tensor
+
+
+def draw_non_links(links: Links, num_nodes: int, directed: bool, count: int, generator: torch.Generator) -> Tensor:
+    """What `sample_non_links` draws, for the links of a graph of which nothing else is known."""
+    (receiver, sender), nodes = links, torch.arange(num_nodes, device=links.receiver.device)
+    if directed:
+        first = nodes * (num_nodes - 1)
         number = first[receiver] + sender - (sender > receiver).long()
     else:
-        first = nodes * (2 * graph.num_nodes - nodes - 1) // 2
+        first = nodes * (2 * num_nodes - nodes - 1) // 2
         number = first[receiver] + sender - receiver - 1
-    non_links = count_pairs(graph) - number.numel()
+    non_links = _count_pairs(num_nodes, directed) - number.numel()
     if non_links < count:
         raise UserError(
-            f"Negatives: {count} are needed, but only {non_links} pairs of the {graph.num_nodes} nodes are "
+            f"Negatives: {count} are needed, but only {non_links} pairs of the {num_nodes} nodes are "
             f"not linked; hold out fewer links or use a sparser graph."
         )
-    rank = _distinct_integers(non_links, count, generator).to(graph.device)
-    non_links_before = number - torch.arange(number.numel(), device=graph.device)
+    rank = _distinct_integers(non_links, count, generator).to(nodes.device)
+    non_links_before = number - torch.arange(number.numel(), device=nodes.device)
     drawn = rank + torch.searchsorted(non_links_before, rank, right=True)
     receiver = torch.searchsorted(first, drawn, right=True) - 1
     sender = drawn - first[receiver]
-    sender += (sender >= receiver).long() if graph.directed else receiver + 1
+    sender += (sender >= receiver).long() if directed else receiver + 1
     return torch.stack([sender, receiver])
 
 
 def count_pairs(graph: Graph) -> int:
     """Pairs of different nodes: ordered ones if the graph is directed."""
-    return math.perm(graph.num_nodes, 2) // (1 if graph.directed else 2)
+    return _count_pairs(graph.num_nodes, graph.directed)
+
+
+def _count_pairs(num_nodes: int, directed: bool) -> int:
+    return math.perm(num_nodes, 2) // (1 if directed else 2)
 
 
 def verify(split: EdgeSplit, whole: Graph | None = None) -> None:

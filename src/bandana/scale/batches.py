@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from bandana.data.certificates import Pairs
-from bandana.engine.negatives import sample_negatives
+from bandana.data.splits import Links, draw_non_links
 from bandana.engine.streams import generator, hash_keys
 from bandana.engine.structure import build_structure, entry_keys
 from bandana.errors import UserError
@@ -159,7 +159,7 @@ class Region(NamedTuple):
     Attributes:
         graph: Without held-out links.
         valid: Held-out links and as many other pairs, to choose weights by.
-        test: The same, to be reported.
+        test: The same, to be reported; no pair is in both.
     """
 
     graph: Graph
@@ -188,20 +188,21 @@ def read_region(store: Store, parts: Tensor, config: ShardConfig, seed: int) -> 
     excerpt = read_excerpt(store, parts, config, seed)
     inside = excerpt.col >= 0
     num_nodes = excerpt.rows.numel()
-    edge_keys = entry_keys(excerpt.row[inside], excerpt.col[inside], num_nodes)
     once = inside & ((excerpt.row < excerpt.col) | store.directed)
-    pairs = []
+    held_out = {}
     for role, name in ((VALID, "valid_links"), (TEST, "test_links")):
-        held_out = once & (excerpt.role == role)
-        positive = torch.stack([excerpt.col[held_out], excerpt.row[held_out]])
-        if not positive.shape[1]:
+        of_role = once & (excerpt.role == role)
+        held_out[role] = torch.stack([excerpt.col[of_role], excerpt.row[of_role]])
+        if not of_role.any():
             raise UserError(
                 f"shards.{name}: {getattr(config, name)} of the links leaves none to evaluate in {parts.numel()} of "
                 f"{store.num_parts} parts; raise it or shards.evaluation_edges."
             )
-        draw = generator(torch.device("cpu"), seed, role, _NEGATIVES)
-        pairs.append(Pairs(positive, sample_negatives(edge_keys, num_nodes, positive.shape[1], draw).flip(0)))
-    return Region(training_graph(store, excerpt, config), *pairs)
+    counts = [positive.shape[1] for positive in held_out.values()]
+    links, draw = Links(excerpt.row[once], excerpt.col[once]), generator(torch.device("cpu"), seed, VALID, _NEGATIVES)
+    negatives = draw_non_links(links, num_nodes, store.directed, sum(counts), draw).split(counts, dim=1)
+    valid, test = map(Pairs, held_out.values(), negatives)
+    return Region(training_graph(store, excerpt, config), valid, test)
 
 
 def region_with_all_links(store: Store, parts: Tensor, config: ShardConfig, seed: int) -> Graph:

@@ -69,6 +69,8 @@ def run_store_and_show(
         console.print_json(record.to_json())
         return
     console.print(result_table(record))
+    if isinstance(untold := record.seeds[0].split.get("nodes"), str):
+        console.print(f"Nodes are {untold}.", markup=False)
     console.print(f"Configuration, figures of every seed, weights and models: [bold]{folder}[/bold]")
     store, model = quote(experiment.dataset), quote(str(folder / f"seed-{seeds[0]}" / "model"))
     next_step = f"Vectors of all nodes: bandana infer {store} --model {model} -o FOLDER"
