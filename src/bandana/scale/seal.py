@@ -89,6 +89,8 @@ def read_description(folder: Path) -> dict[str, Any]:
     for key, kind in KINDS.items():
         if not isinstance(table.get(key), kind):
             raise UserError(f"{path}: {key} is {table.get(key)!r}, which no store has; build the store anew.")
+    if table["block_bytes"] < 1:
+        raise UserError(f"{path}: block_bytes is {table['block_bytes']}, which no store has; build the store anew.")
     if not all(type(start) is int for start in table["part_starts"]):
         raise UserError(f"{path}: part_starts holds more than whole numbers; build the store anew.")
     _check_files(folder, table["files"])
