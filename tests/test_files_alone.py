@@ -1,5 +1,6 @@
 """Two commands never work on one output at the same time, and whoever dies leaves no lock behind."""
 
+import errno
 import multiprocessing
 import os
 import signal
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from bandana.errors import UserError
-from bandana.files import alone, refuse_fixed
+from bandana.files import alone, refuse_fixed, unwritable, write_text
 
 
 def test_another_is_refused_until_the_first_is_done(tmp_path: Path) -> None:
@@ -86,6 +87,16 @@ def test_where_nobody_may_write_nothing_is_kept_and_the_writer_says_why(tmp_path
     (tmp_path / "file").touch()
     with alone(tmp_path / "file" / "out"):
         pass
+
+
+def test_the_advice_fits_the_cause(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match=r"cannot be written \(.*\)\. Choose another place\.$"):
+        write_text(tmp_path / "file" / "inside.txt", "")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(UserError, match=r"cannot be written \(Is a directory\)\. Choose another place\.$"):
+        write_text(tmp_path / "folder", "")
+    assert "Free space" in str(unwritable(tmp_path, OSError(errno.ENOSPC, "No space left on device")))
 
 
 def test_the_folder_one_stands_in_cannot_be_exchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

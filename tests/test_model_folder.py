@@ -80,6 +80,15 @@ def test_the_scale_of_the_features_is_kept(folder: Path, random_graph) -> None:
     torch.testing.assert_close(model_folder.load(folder).prepare(graph).x, expected)
 
 
+@pytest.mark.parametrize("name", ["notes.txt", "README.md"])
+def test_a_model_is_not_mixed_with_what_is_somebodys_own(tmp_path: Path, random_graph, name: str) -> None:
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(UserError, match=f"{name}: is no part of a model; choose an empty folder"):
+        model_folder.save(tmp_path, model_of("bandana", random_graph()), "card")
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert (tmp_path / name).read_text() == "mine"
+
+
 def test_a_constant_column_becomes_zero() -> None:
     x = torch.tensor([[1.0, 5.0], [3.0, 5.0]])
     assert Scaling.of(x).apply(torch.tensor([[3.0, 7.0]])).equal(torch.tensor([[1.0, 0.0]]))

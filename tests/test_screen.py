@@ -11,7 +11,8 @@ from bandana import __version__
 from bandana.__main__ import main
 from bandana.own import automatic
 from bandana.own.calibration import Estimate
-from bandana.terminal import screen
+from bandana.terminal import research, screen
+from bandana.terminal.research import show_datasets
 from bandana.terminal.screen import say_if_stopped_early
 from bandana.training.trainer import TrainingConfig
 
@@ -71,3 +72,14 @@ def test_embed_says_that_it_stopped_early(
         main()
     assert not end.value.code
     assert "ring.csv: stopped early, after" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_data_sets_can_be_read_in_any_terminal(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    written = StringIO()
+    monkeypatch.setattr(research, "console", Console(width=width, file=written))
+    show_datasets(None, json=False)
+    lines = written.getvalue().splitlines()
+    assert max(map(len, lines)) <= width
+    (row,) = (line.split() for line in lines if line.startswith(" digits"))
+    assert {"1,797", "built", "in"} <= set(row), "nothing is cut, nothing runs downwards"

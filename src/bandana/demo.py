@@ -6,6 +6,7 @@ from bandana.config import to_table
 from bandana.data.datasets import load
 from bandana.devices import resolve_device
 from bandana.experiment import Task, run_seed
+from bandana.files import check_writable
 from bandana.paper.cookbook import recipe
 from bandana.reporting.embeddings import write_parquet
 from bandana.reporting.plots import draw_map
@@ -18,6 +19,8 @@ DATASET = "digits"
 
 def run_demo(out: Path, device: str) -> None:
     """Pre-train Bandana for both tasks, print the figures beside the floors, write embeddings and a picture."""
+    vectors, picture = out / "embeddings.parquet", out / "embeddings.png"
+    check_writable(vectors)
     where = resolve_device(device)
     data = load(DATASET)
     console.print(
@@ -37,10 +40,10 @@ def run_demo(out: Path, device: str) -> None:
     console.print(overview_table(*records))
 
     embedding = results["node"].embedding
-    write_parquet(out / "embeddings.parquet", embedding, data.graph.node_ids)
+    write_parquet(vectors, embedding, data.graph.node_ids)
     labels = data.graph.y
     assert labels is not None
     with status.status("Drawing the map …"):
-        draw_map(out / "embeddings.png", embedding, labels, "Bandana on digits: t-SNE of the embedding, by class")
-    console.print(f"Embeddings, one row per node: [bold]{out / 'embeddings.parquet'}[/bold]")
-    console.print(f"Their map, coloured by class:  [bold]{out / 'embeddings.png'}[/bold]")
+        draw_map(picture, embedding, labels, "Bandana on digits: t-SNE of the embedding, by class")
+    console.print(f"Embeddings, one row per node: [bold]{vectors}[/bold]")
+    console.print(f"Their map, coloured by class:  [bold]{picture}[/bold]")

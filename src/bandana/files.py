@@ -1,5 +1,6 @@
 """Writing files so that a crash leaves either the old content or the new, never half of it."""
 
+import errno
 import json
 import math
 import os
@@ -15,6 +16,8 @@ except ImportError:  # Windows, where two commands on one place are not kept apa
     fcntl = None  # type: ignore[assignment]
 
 from bandana.errors import UserError
+
+_NOTHING_TO_FREE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.EBUSY}
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
@@ -37,14 +40,30 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
         finally:
             temporary.unlink(missing_ok=True)
     except OSError as problem:
-        raise UserError(
-            f"{path}: cannot be written ({problem.strerror or problem}). Free space or choose another folder."
-        ) from None
+        raise unwritable(path, problem) from None
+
+
+def unwritable(path: Path, problem: OSError, then: str = "") -> UserError:
+    """What is said where something cannot be written: with the remedy for its cause, and what it leads to."""
+    remedy = "Choose another place" if problem.errno in _NOTHING_TO_FREE else "Free space or choose another folder"
+    return UserError(f"{path}: cannot be written ({problem.strerror or problem}). {remedy}{then}.")
 
 
 def write_text(path: Path, text: str) -> None:
     """Replace the content of a text file in one step."""
     write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
+def check_writable(path: Path) -> None:
+    """Make sure, before any work is done for it, that something may be written in a place.
+
+    Raises:
+        UserError: Nobody may write there, or a file stands where a folder is due.
+    """
+    ground = next(parent for parent in path.absolute().parents if parent.exists())
+    if not ground.is_dir() or not os.access(ground, os.W_OK | os.X_OK):
+        reason = "may not be written to" if ground.is_dir() else "is not a folder"
+        raise UserError(f"{path}: cannot be written, because {ground} {reason}. Choose another place.")
 
 
 def refuse_foreign(folder: Path, mark: str) -> None:

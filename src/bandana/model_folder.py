@@ -47,8 +47,13 @@ def save(folder: Path, model: TrainedModel, card: str = "") -> None:
         card: Markdown about it for a reader, if there is any.
 
     Raises:
-        UserError: The folder cannot be written to.
+        UserError: The folder cannot be written to, or holds something else.
     """
+    held = {path.name for path in folder.glob("[!.]*")}
+    if held - KNOWN_FILES or held == {CARD}:
+        raise UserError(
+            f"{folder / min(held - {DESCRIPTION, WEIGHTS})}: is no part of a model; choose an empty folder."
+        )
     tensors = {f"method/{name}": _kept(tensor) for name, tensor in model.method.state_dict().items()}
     if model.scaling is not None:
         tensors |= {f"scaling/{name}": _kept(tensor) for name, tensor in model.scaling._asdict().items()}

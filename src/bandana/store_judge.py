@@ -78,6 +78,8 @@ def labelled_nodes(
         UserError: Nodes are to be classified, and too few of them have labels.
     """
     if store.labels is None:
+        if experiment.task == "node":
+            raise UserError(f"{store.folder}: has no labels; give bandana partition some, or use --task link.")
         return None, None
     starts = store.part_starts
     rows = torch.cat([torch.arange(int(starts[part]), int(starts[part + 1])) for part in parts]).numpy()

@@ -402,7 +402,10 @@ def test_verdicts_on_everything_else(judged: tuple[Graph, EdgeSplit, Quality]) -
     assert "no features" in sentences(found, facts)
     crowd = replace(facts, degrees=replace(facts.degrees, isolated=80), bipartite=True)
     assert "80 of 160 nodes have no link" in sentences(found, crowd)
-    assert "between two sides" in sentences(found, crowd)
+    assert "hard negatives are taken 2 steps away" in sentences(found, crowd)
+    unmeasured = sentences(found, crowd, links=None)
+    assert "between two sides" in unmeasured
+    assert "hard negatives" not in unmeasured
     assert facts.labels is not None
     mixed = replace(facts, labels=replace(facts.labels, adjusted_homophily=0.02))
     assert "hardly join equal labels" in sentences(found, mixed)

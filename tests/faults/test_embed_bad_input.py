@@ -16,10 +16,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from bandana import model_folder
+from bandana import files, model_folder
 from bandana.__main__ import main
 from bandana.errors import UserError
-from bandana.own import outputs
 from bandana.own.outputs import check_place
 from bandana.terminal import own as terminal
 
@@ -161,7 +160,9 @@ def test_the_place_is_looked_at_before_anything_is_read(bandana: Bandana, earlie
     (earlier / "out" / "thesis.tex").write_text("years of work")
     assert "out/thesis.tex: was not written by bandana" in one_sentence(bandana("embed", "edges.csv", "-o", "out"))
     assert "is not a folder" in one_sentence(bandana("embed", "edges.csv", "-o", "edges.csv/out"))
-    assert "choose a folder" in one_sentence(bandana("embed", "edges.csv", "-o", "edges.csv"))
+    assert "edges.csv would destroy it; choose another place" in one_sentence(
+        bandana("embed", "edges.csv", "-o", "edges.csv")
+    )
     assert (earlier / "mine" / "thesis.tex").read_text() == "years of work"
 
 
@@ -183,7 +184,7 @@ def test_no_permission_to_write(bandana: Bandana, earlier: Path) -> None:
 
 
 def test_a_place_that_may_not_be_written_to(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(outputs.os, "access", lambda path, mode: path != tmp_path)
+    monkeypatch.setattr(files.os, "access", lambda path, mode: path != tmp_path)
     with pytest.raises(UserError, match=r"cannot be written, because .* may not be written to\. Choose another"):
         check_place(tmp_path / "out")
 

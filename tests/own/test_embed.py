@@ -143,6 +143,24 @@ def test_what_somebody_else_wrote_is_never_replaced(done: Embedded, tmp_path: Pa
     assert (tmp_path / "mine" / "thesis.tex").read_text() == "years of work"
 
 
+@pytest.mark.parametrize("content", ['{"my": "own results"}', "precious", "[1]"])
+def test_a_record_of_somebody_else_is_not_taken_for_ours(done: Embedded, tmp_path: Path, content: str) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "run.json").write_text(content)
+    with pytest.raises(UserError, match="was not made by bandana embed"):
+        write_embedded(tmp_path / "mine", done, title="no")
+    assert (tmp_path / "mine" / "run.json").read_text() == content
+
+
+def test_labels_of_somebody_else_are_not_taken_for_ours(done: Embedded, tmp_path: Path) -> None:
+    write_embedded(tmp_path / "out", done, title="first")
+    (tmp_path / "out" / "labels.csv").write_text("id,label\na,A\n")
+    with pytest.raises(UserError, match=r"out/labels\.csv: was not written by bandana embed"):
+        write_embedded(tmp_path / "out", done, title="second")
+    (tmp_path / "out" / "labels.csv").write_text("id,label,probability\na,A,0.9\n")
+    write_embedded(tmp_path / "out", done, title="second")
+
+
 def test_what_somebody_put_beside_a_model_is_never_replaced(done: Embedded, tmp_path: Path) -> None:
     write_embedded(tmp_path / "out", done, title="first")
     (tmp_path / "out" / "model" / "notes.txt").write_text("what it is good for")

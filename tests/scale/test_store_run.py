@@ -107,6 +107,15 @@ def test_too_few_labels_are_told_before_training_and_links_do_without(command: C
     assert f"Nodes are {said}." in " ".join(links.out.split())
 
 
+def test_nodes_of_a_store_without_labels_are_not_classified(command: Command, tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "store")
+    write_store(tmp_path / "bare", replace(store.graph(), y=None), torch.arange(store.num_nodes) // 12)
+    refused = command("run", "bandana", "bare", "--task", "node", *SETTINGS, "--device", "cpu", "--out", "out")
+    assert refused.code == 2
+    assert "bare: has no labels; give bandana partition some, or use --task link." in " ".join(refused.err.split())
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_record_has_the_floors_and_the_certificate_of_one_in_memory(command: Command, tmp_path: Path) -> None:
     assert command("run", "bandana", "store", *SETTINGS, "--device", "cpu", "--task", "link", "--out", "out").code == 0
     record = json.loads((tmp_path / "out" / "seed-0" / "record.json").read_text())

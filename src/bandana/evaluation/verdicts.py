@@ -62,7 +62,7 @@ def verdicts(quality: Quality, facts: GraphFacts, *, trained: bool = True) -> li
         found += _on_links(quality.links, trained)
     if quality.labels is not None and facts.labels is not None:
         found += _on_labels(quality.labels, min(facts.labels.labelled, ROWS_FOR_LABELS) // 2, trained)
-    found += [*_on_neighbourhoods(quality), *_on_clusters(quality), *_on_the_graph(facts)]
+    found += [*_on_neighbourhoods(quality), *_on_clusters(quality), *_on_the_graph(facts, quality.links)]
     return found if trained else [Verdict("note", FLOOR), *(replace(verdict, advice="") for verdict in found)]
 
 
@@ -253,7 +253,7 @@ def _on_clusters(quality: Quality) -> Iterator[Verdict]:
         )
 
 
-def _on_the_graph(facts: GraphFacts) -> Iterator[Verdict]:
+def _on_the_graph(facts: GraphFacts, links: LinkQuality | None) -> Iterator[Verdict]:
     isolated = facts.degrees.isolated
     if isolated > MANY_ISOLATED * facts.num_nodes:
         source = "only their features speak for them" if facts.num_features else "their vectors mean nothing"
@@ -265,10 +265,10 @@ def _on_the_graph(facts: GraphFacts) -> Iterator[Verdict]:
             "Training with --features would allow it.",
         )
     if facts.bipartite:
+        taken = "" if links is None else f", and hard negatives are taken {links.steps} steps away"
         yield Verdict(
             "note",
-            "All links run between two sides (such as users and things): no link has a shared neighbour, and hard "
-            "negatives are taken three steps away.",
+            f"All links run between two sides (such as users and things): no link has a shared neighbour{taken}.",
         )
     agreement = None if facts.labels is None else facts.labels.adjusted_homophily
     if agreement is not None and agreement < WEAK_HOMOPHILY:

@@ -126,7 +126,7 @@ def write_followed(folder: Path, done: Followed, title: str, *, formats: Sequenc
         outputs.write_vectors(place, done.embedding, graph.node_ids, formats)
         outputs.save_graph(place / outputs.GRAPH, graph)
         model_folder.save(place / outputs.MODEL, done.model, model_card(done.model))
-        outputs.write_csv(place / outputs.CHANGES, ("id", "status", "distance"), rows)
+        outputs.write_csv(place / outputs.CHANGES, outputs.TABLES[outputs.CHANGES], rows)
         write_report(place / outputs.REPORT, _page(folder, done, title))
         write_text(place / outputs.RECORD, json_text(record, indent=1))
 

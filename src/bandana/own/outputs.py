@@ -6,7 +6,6 @@ one stays until the new one is complete.
 
 import csv
 import json
-import os
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +21,7 @@ from torch import Tensor
 from bandana import model_folder
 from bandana.data.prepared import Prepared, flatten, restore
 from bandana.errors import UserError, did_you_mean
-from bandana.files import real_place, refuse_fixed, write_atomically, write_text
+from bandana.files import check_writable, real_place, refuse_fixed, write_atomically, write_text
 from bandana.graph import Graph
 from bandana.own import unfinished
 from bandana.own.trained import TrainedModel
@@ -32,6 +31,8 @@ EMBEDDINGS, GRAPH, MODEL, REPORT, RECORD = "embeddings.parquet", "graph.safetens
 CHANGES, LABELS = "changed.csv", "labels.csv"
 OURS = {GRAPH, MODEL, REPORT, RECORD, CHANGES, LABELS, *(f"embeddings{suffix}" for suffix in SUFFIXES)}
 """All that a folder of ours may hold; with anything else in it, it is not replaced."""
+TABLES = {CHANGES: ("id", "status", "distance"), LABELS: ("id", "label", "probability")}
+"""The first lines of those that are tables. People name tables so, too."""
 READ_AGAIN = (EMBEDDINGS, GRAPH, MODEL, REPORT, RECORD)
 """What other verbs read of it, or people."""
 _FORMAT = 1
@@ -75,19 +76,34 @@ def check_place(folder: Path) -> None:
         held = {path.name for path in folder.iterdir()} if folder.exists() else set()
     except OSError as problem:
         raise UserError(f"{folder}: {_spoken(problem)}; choose a folder with -o.") from None
-    if held and RECORD not in held:
+    if held and not _is_record(folder / RECORD):
         raise UserError(f"{folder}: exists and was not made by bandana embed. Choose another folder with -o.")
-    strange = sorted([*(folder / name for name in held - OURS), *_strange_in(folder / MODEL)])
+    foreign = {name for name, header in TABLES.items() if name in held and not _begins_with(folder / name, header)}
+    strange = sorted([*(folder / name for name in (held - OURS) | foreign), *_strange_in(folder / MODEL)])
     if strange:
         raise UserError(
             f"{strange[0]}: was not written by bandana embed, which would replace the whole folder; "
             f"move the file away, or choose another folder with -o."
         )
     refuse_fixed(folder)
-    ground = next(parent for parent in real_place(folder).absolute().parents if parent.exists())
-    if not ground.is_dir() or not os.access(ground, os.W_OK | os.X_OK):
-        reason = "may not be written to" if ground.is_dir() else "is not a folder"
-        raise UserError(f"{folder}: cannot be written, because {ground} {reason}. Choose another folder with -o.")
+    check_writable(real_place(folder))
+
+
+def _is_record(path: Path) -> bool:
+    """Whether a file is the record of an embedding; others may have the name."""
+    try:
+        return "bandana" in json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, TypeError):
+        return False
+
+
+def _begins_with(path: Path, header: Sequence[str]) -> bool:
+    """Whether a file is a table of ours; others may have the name."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            return file.readline().rstrip("\n") == ",".join(header)
+    except (OSError, ValueError):
+        return False
 
 
 def _strange_in(model: Path) -> list[Path]:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from bandana.data.columns import edge_columns
 from bandana.data.own_source import Wanted
 from bandana.errors import UserError
-from bandana.files import alone, real_place, refuse_fixed
+from bandana.files import alone, real_place, refuse_fixed, unwritable
 from bandana.scale.features import choose_numbers, feature_names, write_features, write_labels
 from bandana.scale.ids import Book, Indices, collect_ids, load_book, save_book
 from bandana.scale.journal import Journal, clean_up, move_into_place, put_back, refuse_taken
@@ -59,9 +59,7 @@ def build_store(
                 raise journal.given_up(problem) from None
             clean_up(work, folder)
     except OSError as problem:
-        raise UserError(
-            f"{folder}: cannot be written ({problem.strerror or problem}). Free space, and the same command goes on."
-        ) from None
+        raise unwritable(folder, problem, ", and the same command goes on") from None
     return Store.open(folder)
 
 

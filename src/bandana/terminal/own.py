@@ -54,8 +54,8 @@ class Wishes(NamedTuple):
 
 def embed_and_show(given: Input, wishes: Wishes, seed: int, device: str, out: Path, formats: Sequence[str]) -> None:
     """Read, choose, learn, judge, write, and say where everything is."""
-    check_place(out)
     check_inputs_stay(out, (given.edges, given.features, given.labels))
+    check_place(out)
     check_formats(formats, None, out)
     if wishes.trials and wishes.method:
         _check_tunable(wishes.method)
@@ -119,8 +119,8 @@ def follow_and_show(
 ) -> None:
     """Bring new nodes and links to a graph that has vectors, and say which rows changed."""
     _refuse_training_options(given, wishes)
-    check_place(out)
     check_inputs_stay(out, (given.edges, given.features))
+    check_place(out)
     check_formats(formats, None, out)
     unfinished.put_back(out)
     parent = open_parent(model)

@@ -28,6 +28,9 @@ from bandana.reporting.tables import profile_csv, profile_table, result_table
 from bandana.terminal.screen import console, progress_bars, say_if_stopped_early, status
 from bandana.terminal.store_run import names_a_store, refuse_for_stores, run_store_and_show
 
+COUNTS = ("nodes", "edges", "features", "classes")
+WIDTH_FOR = {"data set": 0, "source": 78, "nodes": 0, "edges": 44, "features": 68, "classes": 68, "here?": 0}
+"""Columns of the table of data sets, and from which width of the terminal on each of them is shown."""
 FOUND = "found in "
 """How `presence` begins where raw files lie in a folder of the user's."""
 
@@ -129,16 +132,15 @@ def show_datasets(data_root: Path | None, json: bool) -> None:
     if json:
         console.print_json(jsonlib.dumps(rows))
         return
+    shown = [name for name, least in WIDTH_FOR.items() if console.width >= least]
     table = Table(box=SIMPLE, padding=(0, 1, 0, 0))
-    table.add_column("data set", no_wrap=True)
-    table.add_column("source", overflow="fold")
-    for count in ("nodes", "edges", "features", "classes"):
-        table.add_column(count, justify="right", no_wrap=True)
-    table.add_column("here?")
+    for name in shown:
+        table.add_column(name, justify="right" if name in COUNTS else "left", overflow="fold", no_wrap=name != "source")
     for row in rows:
-        counts = [f"{row[key]:,}" if row[key] else "–" for key in ("nodes", "edges", "features", "classes")]
+        counts = {name: f"{row[name]:,}" if row[name] else "–" for name in COUNTS}
         state = "found" if row["presence"].startswith(FOUND) else row["presence"]
-        table.add_row(row["name"], row["source"], *counts, state)
+        cells = {"data set": row["name"], "source": row["source"], **counts, "here?": state}
+        table.add_row(*(cells[name] for name in shown))
     console.print(table)
     directed = ", ".join(row["name"] for row in rows if row["directed"])
     console.print(

@@ -16,10 +16,10 @@ from bandana.data.datasets import Dataset, load
 from bandana.devices import resolve_device
 from bandana.errors import UserError
 from bandana.experiment import Experiment
-from bandana.files import alone
+from bandana.files import alone, check_writable
 from bandana.seeds import load_once, side_by_side, telling
 from bandana.training.trainer import OnEpoch
-from bandana.tuning.folder import SearchFolder, recipe_text
+from bandana.tuning.folder import SEARCH, SearchFolder, recipe_text
 from bandana.tuning.sampling import importance, propose, require_optuna
 from bandana.tuning.space import OneOf, Space, spoken
 from bandana.tuning.trials import Trial, best_of, search, winner_of
@@ -121,6 +121,7 @@ def tune(
         UserError: The recipe itself cannot be run, or the folder belongs to another search.
     """
     require_optuna()
+    check_writable(folder / SEARCH)
     where = resolve_device(device)
     place = SearchFolder(folder, what.to_table(where.type))
     with alone(folder):

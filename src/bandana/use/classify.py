@@ -157,7 +157,9 @@ def _folds(y: Any, num_folds: int, seed: int) -> list[tuple[Any, Any]]:
 
 
 def _regression(penalty: float, x: Any, y: Any) -> LogisticRegression:
-    return LogisticRegression(C=penalty, max_iter=2000).fit(x, y)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The number of unique classes")  # `_notes` says so
+        return LogisticRegression(C=penalty, max_iter=2000).fit(x, y)
 
 
 def _logits(model: LogisticRegression, x: Any) -> Any:

@@ -16,7 +16,7 @@ from bandana.config import to_table
 from bandana.data.features import preprocess
 from bandana.engine.structure import build_structure
 from bandana.errors import UserError
-from bandana.files import alone, real_place, refuse_fixed
+from bandana.files import alone, real_place, refuse_fixed, unwritable
 from bandana.graph import Features, Graph
 from bandana.own.trained import TrainedModel, nodes_fingerprint
 from bandana.scale.blocks import OUTPUT
@@ -74,9 +74,7 @@ def infer(
                 move_into_place(finished, out, force, WRITTEN)
                 clean_up(work, out)
     except OSError as problem:
-        raise UserError(
-            f"{out}: cannot be written ({problem.strerror or problem}). Free space, and the same command goes on."
-        ) from None
+        raise unwritable(out, problem, ", and the same command goes on") from None
     share.barrier()
 
 
