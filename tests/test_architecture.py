@@ -19,7 +19,8 @@ LONGEST_FILE = 300
 MAY_IMPORT = {
     "errors": set(),
     "engine": {"engine", "errors"},
-    "graph": {"engine", "errors"},
+    "graph": {"engine", "graph_checks", "errors"},
+    "graph_checks": {"errors"},
     "method": {"engine", "graph", "errors"},
     "config": {"errors"},
     "files": {"errors"},

@@ -218,6 +218,14 @@ def test_the_callers_tensors_are_left_alone() -> None:
     assert all(tensor.equal(copy) for tensor, copy in zip((edge_index, weight, x), copies, strict=True))
 
 
+@pytest.mark.parametrize("kind", [torch.int32, torch.int16, torch.uint8, torch.bool])
+def test_labels_of_any_whole_kind_become_those_that_losses_take(kind: torch.dtype) -> None:
+    graph = Graph.from_edges(torch.tensor([[0], [1]]), num_nodes=2, y=torch.tensor([1, 0]).to(kind))
+    assert graph.y is not None
+    assert graph.y.dtype == torch.long
+    assert graph.y.tolist() == [1, 0]
+
+
 EDGES = torch.tensor([[0, 1], [1, 2]])
 
 
@@ -243,6 +251,10 @@ EDGES = torch.tensor([[0, 1], [1, 2]])
         ({"weight": torch.tensor([1.0, -1.0])}, "one positive number per edge"),
         ({"weight": torch.tensor([1.0, float("nan")])}, "one positive number per edge"),
         ({"weight": torch.tensor([1.0, float("inf")])}, "one positive number per edge"),
+        ({"weight": torch.tensor([1.0, 1e39], dtype=torch.float64)}, r"torch\.float32, but number 1 is 1e\+39; corr"),
+        ({"weight": torch.tensor([1.0, 1e-50], dtype=torch.float64)}, "number 1 is 1e-50"),
+        ({"edge_index": EDGES[:, [0, 0]], "weight": torch.tensor([3e38, 3e38])}, r"add up to more than .*3\.4.*e\+38"),
+        ({"y": torch.zeros(3, dtype=torch.complex64)}, "y must be one whole number per node"),
     ],
 )
 def test_what_does_not_fit_is_refused(changes: dict[str, torch.Tensor], message: str) -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from bandana.engine.structure import Structure, build_structure, entry_keys
-from bandana.errors import UserError
+from bandana.graph_checks import check_ends, check_finite, check_rows, check_sums, class_numbers, kept_weights
 
 SPARSE_BELOW_DENSITY = 0.05
 """Features with a smaller share of non-zeros are kept sparse. Chosen by timing both forms (benchmarks/epoch.py)."""
@@ -164,6 +164,13 @@ class Graph:
             return torch.arange(self.num_edges, device=self.device)
         return (self.structure.row < self.structure.col).nonzero().squeeze(1)
 
+    def merge_directions(self) -> "Graph":
+        """The undirected graph of a directed one with all reverses: the weight of a link is the mean of its edges'."""
+        if self.weight is None:
+            return replace(self, directed=False)
+        both = self.weight.double() + self.weight.double()[self.structure.transposed_entry]
+        return replace(self, directed=False, weight=(both / 2).to(self.weight.dtype))
+
     def to(self, device: torch.device | str) -> "Graph":
         names = ("structure", "x", "y", "weight", "origin")
         parts: dict[str, Any] = {name: part.to(device) for name in names if (part := getattr(self, name)) is not None}
@@ -201,17 +208,18 @@ class Graph:
             edge_index: ``[2, edges]`` integer (sender, receiver): a tensor, an array or two lists.
             num_nodes: Number of nodes, isolated ones included.
             x: ``[nodes, features]`` dense or sparse features; None gives each node its own indicator.
-            y: ``[nodes]`` integer labels.
+            y: ``[nodes]`` whole numbers.
             weight: ``[edges]`` positive weights.
             directed: Keep directions as they are.
             node_ids: Names of the nodes, for output.
 
         Raises:
-            UserError: An endpoint, the features or the weights do not fit the graph.
+            UserError: An endpoint, the features, the labels or the weights do not fit the graph.
         """
-        _check(edge_index := torch.as_tensor(edge_index), num_nodes, x, y, weight)
+        check_ends(edge_index := torch.as_tensor(edge_index), num_nodes)
+        check_rows(x, num_nodes)
+        y, weight = class_numbers(y, num_nodes), kept_weights(weight, edge_index.shape[1])
         sender, receiver = edge_index.long()
-        weight = None if weight is None else weight.to(torch.get_default_dtype())
         if not directed:
             sender, receiver = torch.cat([sender, receiver]), torch.cat([receiver, sender])
             weight = None if weight is None else torch.cat([weight, weight])
@@ -220,8 +228,35 @@ class Graph:
         structure, _ = build_structure(keys // num_nodes, keys % num_nodes, num_nodes, num_nodes)
         if weight is not None:
             weight = weight.new_zeros(keys.numel()).index_add_(0, slot, weight[keep])
-        features = identity_features(num_nodes, keys.device) if x is None else _finite(compact(x))
+            check_sums(weight)
+        features = identity_features(num_nodes, keys.device) if x is None else compact(x)
+        check_finite(features.values if isinstance(features, SparseFeatures) else features)
         return cls(structure=structure, x=features, y=y, weight=weight, directed=directed, node_ids=node_ids)
+
+    @classmethod
+    def from_listing(
+        cls, edge_index: Any, *, num_nodes: int, directed: bool | None = None, weight: Tensor | None = None, **rest: Any
+    ) -> "Graph":
+        """Build a graph from edges that may name an undirected link once or, like a symmetric matrix, twice.
+
+        If all links stand in both directions they do so by design, and `merge_directions` takes the mean of both.
+        Otherwise this is `from_edges`, where the weights of all mentions of a link add up.
+
+        Args:
+            edge_index: As in `from_edges`, like `num_nodes`, `weight` and the `rest`.
+            num_nodes: Number of nodes.
+            directed: By default, whether any edge lacks a reverse of the same weight.
+            weight: ``[edges]`` positive weights.
+            rest: Features, labels and names of the nodes.
+        """
+        listed = cls.from_edges(edge_index, num_nodes=num_nodes, weight=weight, directed=True, **rest)
+        if listed.structure.is_symmetric and not directed:
+            merged = listed.merge_directions()
+            even = listed.weight is None or merged.weight is None or listed.weight.equal(merged.weight)
+            return merged if even or directed is not None else listed
+        if directed is None or directed:
+            return listed
+        return cls.from_edges(edge_index, num_nodes=num_nodes, weight=weight, **rest)
 
     @classmethod
     def from_pyg(cls, data: Any, *, directed: bool | None = None) -> "Graph":
@@ -229,20 +264,12 @@ class Graph:
 
         Args:
             data: With ``edge_index``, and ``x``, ``y`` and ``edge_weight`` where there are any.
-            directed: By default, whether any edge lacks a reverse of the same weight.
+            directed: As in `from_listing`.
         """
-        from torch_geometric.utils import is_undirected
-
-        weight = data.get("edge_weight")
-        if directed is None:
-            directed = not is_undirected(data.edge_index, weight, data.num_nodes)
-        if weight is not None and not directed and is_undirected(data.edge_index, num_nodes=data.num_nodes):
-            weight = weight / 2  # both directions are present and will be added up
         y = None if data.y is None else data.y.view(-1)
         y = y.long() if y is not None and bool((y == y.long()).all()) else y  # fractions stay, and are refused
-        return cls.from_edges(
-            data.edge_index, num_nodes=data.num_nodes, x=data.x, y=y, weight=weight, directed=directed
-        )
+        about_edges = {"weight": data.get("edge_weight"), "directed": directed}
+        return cls.from_listing(data.edge_index, num_nodes=data.num_nodes, x=data.x, y=y, **about_edges)
 
     def to_pyg(self) -> Any:
         """A ``torch_geometric.data.Data`` with the same content."""
@@ -270,27 +297,3 @@ def compact(x: Features) -> Features:
     x = (x if x.layout == torch.strided else x.to_dense()).to(torch.get_default_dtype())
     is_full = int(x.count_nonzero()) >= SPARSE_BELOW_DENSITY * x.numel()
     return x.contiguous() if is_full else SparseFeatures.of(x)
-
-
-def _finite(x: Features) -> Features:
-    values = x.values if isinstance(x, SparseFeatures) else x
-    if not bool(values.isfinite().all()):
-        raise UserError("Graph: x holds NaN or infinite values; fill or drop them first.")
-    return x
-
-
-def _check(edge_index: Tensor, num_nodes: int, x: Features | None, y: Tensor | None, weight: Tensor | None) -> None:
-    if edge_index.dim() != 2 or edge_index.shape[0] != 2 or edge_index.is_floating_point():
-        raise UserError(f"Graph: edge_index must be integers of shape [2, edges], got {tuple(edge_index.shape)}.")
-    num_edges = edge_index.shape[1]
-    if num_edges and not 0 <= int(edge_index.min()) <= int(edge_index.max()) < num_nodes:
-        low, high = int(edge_index.min()), int(edge_index.max())
-        raise UserError(f"Graph: nodes are numbered 0 to {num_nodes - 1}, but edges name {low} to {high}.")
-    if x is not None and len(x.shape) != 2:
-        raise UserError(f"Graph: x must have the shape [nodes, features], got {tuple(x.shape)}.")
-    if x is not None and x.shape[0] != num_nodes:
-        raise UserError(f"Graph: x has {x.shape[0]} rows for {num_nodes} nodes; give one row per node.")
-    if y is not None and (y.shape != (num_nodes,) or y.is_floating_point()):
-        raise UserError(f"Graph: y must be one whole number per node, [{num_nodes}], got {y.dtype} {tuple(y.shape)}.")
-    if weight is not None and (weight.shape != (num_edges,) or not bool(((weight > 0) & weight.isfinite()).all())):
-        raise UserError("Graph: weight must hold one positive number per edge.")

@@ -1,5 +1,6 @@
 """Graphs from Python objects: each must say the same as the edges it was made of."""
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,16 @@ from hypothesis import strategies as st
 from scipy import sparse
 from torch_geometric.data import Data, HeteroData
 
-from bandana.data.convert import as_graph
+from bandana.data.convert import TAKEN_AS_DIRECTED, as_graph
 from bandana.data.tables import OwnGraph
 from bandana.errors import UserError
 from bandana.graph import Graph, SparseFeatures
+
+
+def weights_of(own: OwnGraph) -> dict[tuple[int, ...], float]:
+    assert own.graph.weight is not None
+    return dict(zip(map(tuple, own.graph.edge_index.T.tolist()), own.graph.weight.tolist(), strict=True))
+
 
 PAIRS = [("a", "b"), ("b", "c"), ("c", "d")]
 
@@ -127,10 +134,38 @@ def test_a_matrix_keeps_its_weights(values: list[int]) -> None:
         own = as_graph(layout(dense))
         assert own.graph.directed == (not symmetric)
         assert torch.equal(weight_matrix(own.graph), torch.from_numpy(dense).float())
-    expected = dense if symmetric else dense + dense.T
+    both_ways = ((dense > 0) == (dense > 0).T).all()
+    expected = (dense + dense.T) / (2 if both_ways else 1)
     undirected = as_graph(sparse.csr_matrix(dense), directed=False).graph
     if undirected.weight is not None:
         assert torch.equal(weight_matrix(undirected), torch.from_numpy(expected).float())
+
+
+def test_one_uneven_link_changes_no_other(tmp_path: Path) -> None:
+    """However a graph is held: a link has the mean of its two directions if all links are named in both."""
+    rows = [(0, 1, 2.0), (1, 0, 3.0), (1, 2, 5.0), (2, 1, 5.0)]
+    sender, receiver, weight = (torch.tensor(column) for column in zip(*rows, strict=True))
+    text = "source,target,weight\n" + "".join(f"{a},{b},{w}\n" for a, b, w in rows)
+    (path := tmp_path / "edges.csv").write_text(text)
+    network = nx.DiGraph()
+    network.add_weighted_edges_from(rows)
+    for holder in (
+        path,
+        network,
+        sparse.coo_matrix((weight.numpy(), (sender.numpy(), receiver.numpy()))),
+        Data(edge_index=torch.stack([sender, receiver]), edge_weight=weight, num_nodes=3),
+    ):
+        own = as_graph(holder, directed=False)
+        assert weights_of(own) == {(0, 1): 2.5, (1, 0): 2.5, (1, 2): 5, (2, 1): 5}
+
+
+def test_mentions_of_a_link_add_up_where_not_all_are_named_twice() -> None:
+    ends, weight = torch.tensor([[0, 1, 1, 1], [1, 0, 2, 2]]), torch.tensor([2.0, 3.0, 5.0, 1.0])
+    data = Data(edge_index=ends, edge_weight=weight, num_nodes=3)
+    matrix = sparse.coo_matrix((weight.numpy(), ends.numpy()), shape=(3, 3))
+    for holder in (data, matrix):
+        own = as_graph(holder, directed=False)
+        assert weights_of(own) == {(0, 1): 5, (1, 0): 5, (1, 2): 6, (2, 1): 6}
 
 
 def test_networkx_brings_names_weights_directions_and_isolated_nodes() -> None:
@@ -234,6 +269,24 @@ def test_one_way_edges_are_noticed() -> None:
     assert own.graph.directed
     assert any("directed=False" in note for note in own.notes)
     assert not as_graph(torch.tensor([[0, 1], [1, 0]])).graph.directed
+
+
+def test_repeated_edges_tell_nothing_about_direction() -> None:
+    ends = torch.tensor([[0, 0, 1, 1, 2], [1, 1, 0, 2, 1]])
+    for holder in (ends, Data(edge_index=ends, num_nodes=3)):
+        own = as_graph(holder)
+        assert (own.graph.directed, own.graph.links.numel()) == (False, 2)
+    assert as_graph(Data(edge_index=ends[:, :4], num_nodes=3)).notes == (TAKEN_AS_DIRECTED,)
+
+
+@pytest.mark.parametrize("weight", [1e39, 1e-50])
+def test_weights_that_single_precision_cannot_hold_are_refused(weight: float) -> None:
+    with pytest.raises(
+        UserError, match=rf"SciPy matrix: the entry 0, 1 is {re.escape(str(weight))}, but .* within 1.4e-45 to 3.4e\+38"
+    ):
+        as_graph(sparse.csr_matrix([[0.0, weight], [weight, 0.0]]))
+    with pytest.raises(UserError, match=r"NetworkX graph.*weight.*within 1.4e-45 to 3.4e\+38"):
+        as_graph(nx.Graph([(0, 1, {"weight": weight})]))
 
 
 SAME_AS_TEXT = nx.Graph([(1, 2), ("1", 2)])

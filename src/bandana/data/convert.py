@@ -18,6 +18,7 @@ from bandana.data.own_entries import LARGEST
 from bandana.data.own_features import IMPUTE, Missing, choose_features
 from bandana.data.own_files import read_source
 from bandana.data.own_source import Choose, Source, source_of_table
+from bandana.data.own_values import RANGE, representable
 from bandana.data.tables import OwnGraph, choose_edges, choose_labels, graph_of_sources
 from bandana.engine.structure import build_structure
 from bandana.errors import UserError, did_you_mean, first_line
@@ -28,6 +29,7 @@ OF_EDGES = (
 )
 OF_NODES = "beside a table or a NetworkX graph, give a path or a table with an id column and a row per node"
 """What may be given instead of something that is not understood."""
+TAKEN_AS_DIRECTED = "Taken as directed, because not every edge has its reverse; if not so, say directed=False."
 EMPTY_SHARE = 100
 HARMLESS_NODES = 1_000_000
 """An edge_index may number up to `EMPTY_SHARE` times as many nodes as it has ends, and this many in any case."""
@@ -52,7 +54,8 @@ def as_graph(
         anything: A path or a pandas, polars or pyarrow table of edges; a NetworkX graph; a square SciPy matrix whose
             entry i, j is the edge from i to j; a PyG ``Data``; a ``[2, edges]`` tensor or array; a `Graph`.
         directed: Whether edges go one way only. By default a table's do not, a NetworkX graph knows, and of the
-            others they do if any edge lacks its reverse.
+            others they do if any edge lacks a reverse of the same weight. If not, the weights of all mentions of a
+            link add up; where every link is mentioned in both directions, it has the mean of the two.
         features: With a table or NetworkX: a path or table with a row per node. With a matrix or edge_index: an array,
             tensor or SciPy matrix ``[nodes, features]``.
         labels: Likewise: a path or table of ids and labels, or ``[nodes]`` integers with -1 for none.
@@ -148,7 +151,7 @@ def _complete(thing: Any, directed: bool | None) -> OwnGraph:
     elif getattr(thing, "edge_index", None) is None or not isinstance(thing.edge_index, Tensor):
         raise UserError(f"{type(thing).__name__}: a PyG graph needs one edge_index; turn it into a plain Data first.")
     else:
-        return _own(Graph.from_pyg(thing, directed=directed))
+        return _with_direction(Graph.from_pyg(thing, directed=directed), directed)
     if directed is not None and directed != own.graph.directed:
         raise UserError(
             f"Graph: is {'' if own.graph.directed else 'un'}directed already; build it anew to change that."
@@ -178,24 +181,15 @@ def _numbered(thing: Any, directed: bool | None, features: Any, labels: Any) -> 
             )
         num_nodes = max(num_nodes, *(rows.shape[0] for rows in (x, y) if rows is not None and rows.shape), 0)
 
-    def build(directed: bool) -> Graph:
-        ends = torch.stack([sender, receiver])
-        return Graph.from_edges(ends, num_nodes=num_nodes, x=x, y=y, weight=weight, directed=directed)
-
-    graph = build(directed=True)
+    ends = torch.stack([sender, receiver])
+    graph = Graph.from_listing(ends, num_nodes=num_nodes, x=x, y=y, weight=weight, directed=directed)
     if not graph.num_edges:
         raise UserError("edge_index: every edge leads from a node to itself; add edges between different nodes.")
-    pattern = graph.structure
-    symmetric = torch.equal(pattern.transposed_rowptr, pattern.rowptr) and torch.equal(
-        pattern.transposed_col, pattern.col
-    )
-    if symmetric and graph.weight is not None:
-        symmetric = torch.equal(graph.weight, graph.weight[pattern.transposed_entry])
-    if directed is None and not symmetric:
-        return _own(graph, "Taken as directed, because not every edge has its reverse; if not so, say directed=False.")
-    if directed or symmetric:  # what is laid in both directions already must not be laid twice
-        return _own(replace(graph, directed=bool(directed)))
-    return _own(build(directed=False))
+    return _with_direction(graph, directed)
+
+
+def _with_direction(graph: Graph, asked: bool | None) -> OwnGraph:
+    return _own(graph, TAKEN_AS_DIRECTED) if asked is None and graph.directed else _own(graph)
 
 
 def _entries_of_matrix(matrix: Any) -> tuple[Tensor, Tensor, Tensor | None, int]:
@@ -206,12 +200,12 @@ def _entries_of_matrix(matrix: Any) -> tuple[Tensor, Tensor, Tensor | None, int]
     entries.eliminate_zeros()
     if not entries.nnz:
         raise UserError("SciPy matrix: has no entry, so there is no edge; store a positive number for each edge.")
-    wrong = ~(np.isfinite(entries.data) & (entries.data > 0))
+    wrong = ~representable(entries.data)
     if wrong.any():
         at = int(wrong.argmax())
         raise UserError(
             f"SciPy matrix: the entry {int(entries.row[at])}, {int(entries.col[at])} is {entries.data[at]}, but "
-            f"weights must be positive and finite; correct or remove it."
+            f"weights must be positive and finite, within {RANGE}; correct, scale or remove it."
         )
     weight = None if (entries.data == 1).all() else torch.from_numpy(entries.data.astype(np.float64))
     row, column = (torch.from_numpy(end.astype(np.int64)) for end in (entries.row, entries.col))

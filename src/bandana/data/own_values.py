@@ -15,6 +15,10 @@ LONGEST_ID = 1000
 NO_IDS = ("", "nan", "NaN", "NAN", "null", "NULL", "None", "<NA>")
 """Texts that other programs write where an id is missing."""
 
+SMALLEST_WEIGHT, LARGEST_WEIGHT = np.finfo(np.float32).smallest_subnormal, np.finfo(np.float32).max
+RANGE = f"{SMALLEST_WEIGHT:.1e} to {LARGEST_WEIGHT:.1e}"
+"""Of the weights that models in single precision can tell from zero and from infinity."""
+
 Indices = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.float64]
 
@@ -158,15 +162,21 @@ def positive_numbers(source: Source, column: str) -> Numbers:
         UserError: One is missing, infinite, zero or negative.
     """
     weights = numbers(source, column)
-    wrong = ~((weights > 0) & (weights <= np.finfo(np.float32).max))
+    wrong = ~representable(weights)
     if wrong.any():
         row = int(wrong.argmax())
         value = "missing" if np.isnan(weights[row]) else f"{weights[row]:g}"
         raise UserError(
-            f"{source.row(row)}: the weight in column {column!r} is {value}, but weights must be positive and finite; "
-            f"correct it, drop the row, or rename the column if it is no weight."
+            f"{source.row(row)}: the weight in column {column!r} is {value}, but weights must be positive and finite, "
+            f"within {RANGE}; correct it, drop the row, or rename the column if it is no weight."
         )
     return weights
+
+
+def representable(weights: Any) -> npt.NDArray[np.bool_]:
+    """Which weights are positive and finite, and stay so in single precision."""
+    fitting: npt.NDArray[np.bool_] = (weights >= SMALLEST_WEIGHT) & (weights <= LARGEST_WEIGHT)
+    return fitting
 
 
 def first_row(marks: Any) -> int:

@@ -72,7 +72,8 @@ def read_graph(
     """Read a graph from files: CSV, TSV, separated by blanks, gzip of these, Parquet, Arrow or Feather.
 
     Args:
-        edges: A row per edge. The same edge twice counts once, with the weights added; self-loops are left out.
+        edges: A row per edge. The same edge twice counts once, with the weights added, but where every link is listed
+            in both directions, with the mean of the two; self-loops are left out.
         features: A row per node: its id, then numbers, categories or lists. Nodes that are only here are isolated.
         labels: A row per labelled node: its id and its label.
         directed: Whether an edge goes one way only.
@@ -166,19 +167,15 @@ def _lay(
     low, high = np.minimum(sender, receiver)[apart], np.maximum(sender, receiver)[apart]
     links = one_way if directed else _count_distinct(low * num_nodes + high)
     both_ways = not directed and one_way == 2 * links
-    edge_index = torch.from_numpy(np.stack([sender, receiver]))
-    weights = None if weight is None else torch.tensor(weight)  # a copy: what Arrow lends is read-only
-
-    def build(directed: bool) -> Graph:
-        return Graph.from_edges(edge_index, num_nodes=num_nodes, weight=weights, directed=directed, node_ids=book.ids)
-
-    graph = build(directed or both_ways)
-    if both_ways and (
-        graph.weight is None or torch.equal(graph.weight, graph.weight[graph.structure.transposed_entry])
-    ):
-        graph = replace(graph, directed=False)  # laid both ways by the user already, and no weight is added twice
-    elif both_ways:
-        graph = build(directed=False)
+    graph = Graph.from_edges(
+        torch.from_numpy(np.stack([sender, receiver])),
+        num_nodes=num_nodes,
+        weight=None if weight is None else torch.tensor(weight),  # a copy: what Arrow lends is read-only
+        directed=directed or both_ways,
+        node_ids=book.ids,
+    )
+    if both_ways:  # as in `Graph.from_listing`, without building it twice to find out
+        graph = graph.merge_directions()
     repeated = len(sender) - loops - one_way
     notes = [f"{num_nodes:,} nodes and {links:,} {'directed edges' if directed else 'links'}."]
     if loops:
@@ -187,7 +184,8 @@ def _lay(
         added = "" if weight is None else ", with the weights added"
         notes.append(f"Repeated, and counted once{added}: {repeated:,} of the edges.")
     if both_ways:
-        notes.append("Every link is listed in both directions and counts once.")
+        mean = "" if weight is None else ", with the mean of both weights"
+        notes.append(f"Every link is listed in both directions and counts once{mean}.")
     elif not directed and one_way > links:
         notes.append(f"Listed in both directions: {one_way - links:,} of the links; say --directed if that matters.")
     return graph, notes

@@ -46,6 +46,11 @@ class Structure:
         """``[rows]`` number of entries in each row; for a graph, the in-degree."""
         return self.rowptr.diff()
 
+    @property
+    def is_symmetric(self) -> bool:
+        """Whether the transpose has the same pattern; for a graph, whether every edge has its reverse."""
+        return self.rowptr.equal(self.transposed_rowptr) and self.col.equal(self.transposed_col)
+
     def to(self, device: torch.device | str) -> "Structure":
         return Structure(*(getattr(self, field.name).to(device) for field in fields(self)))
 
