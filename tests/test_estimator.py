@@ -12,13 +12,18 @@ from typing import Any
 
 import networkx as nx
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 import torch
+from scipy import sparse
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from torch_geometric.data import Data
 
 from bandana.errors import UserError
 from bandana.estimator import GraphEmbedder, learn
@@ -186,6 +191,52 @@ def test_it_can_be_the_first_step_of_a_pipeline() -> None:
     assert classifier.fit(graph, graph.y.numpy()).score(graph, graph.y.numpy()) > 0.9
 
 
+def holders() -> dict[str, Any]:
+    graph = two_groups()
+    network = nx.relabel_nodes(nx.Graph(graph.edge_index.T.tolist()), {0: (0, "first")})
+    pairs = [pair for pair in graph.edge_index.T.tolist() if pair[0] < pair[1]]
+    return {
+        "pandas": pd.DataFrame(pairs, columns=["source", "target"], index=range(7, 7 + len(pairs))),
+        "networkx": network,
+        "pyg": graph.to_pyg(),
+        "scipy": sparse.coo_matrix((np.ones(graph.num_edges), graph.edge_index.numpy())),
+    }
+
+
+@pytest.mark.parametrize("holder", holders())
+def test_a_frame_that_is_asked_for_has_a_row_per_node(holder: str) -> None:
+    graph = holders()[holder]
+    embedder = GraphEmbedder(**QUICK).set_output(transform="pandas")
+    frame = embedder.fit_transform(graph)
+    assert list(frame.index) == embedder.node_ids_
+    assert list(frame.columns) == [f"graphembedder{column}" for column in range(8)]
+    assert np.array_equal(frame.to_numpy(), embedder.embedding_)
+    assert embedder.transform(graph).equals(frame)
+    polar = embedder.set_output(transform="polars").transform(graph)
+    assert polar.shape == (40, 8)
+
+
+def test_frames_go_through_pipelines_and_clones() -> None:
+    edges = holders()["pandas"]
+    with config_context(transform_output="pandas"):
+        scaled = make_pipeline(GraphEmbedder(**QUICK), StandardScaler()).fit_transform(edges)
+    assert list(scaled.index) == list(range(40))
+    twin = clone(GraphEmbedder(**QUICK).set_output(transform="pandas"))
+    assert isinstance(twin.fit_transform(edges), pd.DataFrame)
+    assert isinstance(GraphEmbedder(**QUICK).fit_transform(edges), np.ndarray)
+
+
+def test_edges_that_are_taken_as_directed_are_pointed_out(recwarn: pytest.WarningsRecorder) -> None:
+    once = two_groups().edge_index
+    once = once[:, once[0] < once[1]]
+    for holder in (once, Data(edge_index=once, num_nodes=40)):
+        with pytest.warns(UserWarning, match="GraphEmbedder: Taken as directed, .* say directed=False"):
+            assert GraphEmbedder(**QUICK).fit(holder).graph_.directed
+    recwarn.clear()
+    GraphEmbedder(**QUICK, directed=True).fit(once)
+    assert not [warning for warning in recwarn if "directed" in str(warning.message)]
+
+
 def test_weights_are_the_best_of_the_held_out_links_and_the_embedding_is_of_the_whole_graph() -> None:
     graph = two_groups(with_features=False)
     made = plan(graph, dimensions=8, epochs=30)
@@ -281,6 +332,9 @@ def test_a_model_goes_to_the_hub_and_back(hub: LocalHub, tmp_path: Path) -> None
     assert (fetched.method, fetched.n_features_in_) == ("bandana", 5)
     embedder.save_pretrained(tmp_path / "folder")
     again = GraphEmbedder.from_pretrained(tmp_path / "folder", device="cpu")
+    assert list(again.get_feature_names_out()) == list(embedder.get_feature_names_out())
+    assert again.set_output(transform="pandas").transform(graph).columns[-1] == "graphembedder7"
+    again.set_output(transform="default")
     assert np.array_equal(again.transform(graph), embedder.embedding_)
 
 

@@ -1,5 +1,6 @@
 """`GraphEmbedder`: fit and transform in the manner of scikit-learn, and the pure function `learn` behind it."""
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from bandana.graph import Graph
 from bandana.method import GraphSpec
 from bandana.own.automatic import Plan, build, plan
 from bandana.own.card import first_figures
+from bandana.own.frames import framed
 from bandana.own.random_state import seed_of
 from bandana.own.readout import monitor, settle
 from bandana.own.trained import TrainedModel, learns_single_nodes, nodes_fingerprint
@@ -118,8 +120,8 @@ def learn(
 class GraphEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Vectors for the nodes of a graph.
 
-    It has scikit-learn's manners (`get_params`, `set_params`, `clone`, `Pipeline`, `random_state`) with one
-    difference: what it fits is a graph, not a table.
+    It has scikit-learn's manners (`get_params`, `set_params`, `clone`, `Pipeline`, `random_state`, `set_output`) with
+    one difference: what it fits is a graph, not a table. A pandas frame that it is told to make has the nodes as index.
 
     Attributes:
         embedding_: ``[nodes, width]`` float32 array.
@@ -182,8 +184,12 @@ class GraphEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Raises:
             UserError: The graph cannot be read, or an option does not fit.
         """
+        from bandana.data.convert import TAKEN_AS_DIRECTED
+
         seed, own = seed_of(self.random_state), self._as_graph(X, features)
         graph = own.graph
+        if TAKEN_AS_DIRECTED in own.notes:
+            warnings.warn(f"GraphEmbedder: {TAKEN_AS_DIRECTED}", stacklevel=2)
         made = plan(
             graph,
             timed=own.times is not None,
@@ -204,7 +210,7 @@ class GraphEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.graph_, self.plan_, self.model_, self.history_ = graph, learned.made, learned.model, learned.history
         self.split_, self.held_out_embedding_ = learned.split, learned.held_out_embedding
         self.embedding_: Array = learned.embedding.numpy()
-        self.node_ids_ = list(own.originals or graph.node_ids or range(graph.num_nodes))
+        self.node_ids_ = own.nodes
         self.n_features_in_ = graph.num_features
         return self
 
@@ -219,14 +225,14 @@ class GraphEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             UserError: The graph has other features, or the model knows only the nodes it was fitted on.
         """
         model = self._fitted()
-        graph = self._as_graph(X, features, () if are_numbers(model.feature_names) else model.feature_names).graph
-        embedding = model.embed(graph.to(resolve_device(self.device)))
-        result: Array = embedding.cpu().numpy()
-        return result
+        own = self._as_graph(X, features, () if are_numbers(model.feature_names) else model.feature_names)
+        embedding = model.embed(own.graph.to(resolve_device(self.device)))
+        return framed(self, embedding.cpu().numpy(), own.nodes)
 
     def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> "Array":
         """The vectors of the graph that is fitted."""
-        return self.fit(X, y, **fit_params).embedding_
+        self.fit(X, y, **fit_params)
+        return framed(self, self.embedding_, self.node_ids_)
 
     @classmethod
     def from_pretrained(cls, name: str | Path, *, revision: str | None = None, device: str = "auto") -> "GraphEmbedder":
@@ -278,9 +284,7 @@ class GraphEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def get_feature_names_out(self, input_features: Any = None) -> "np.ndarray[Any, Any]":
         """One name per column of the embedding."""
-        if not hasattr(self, "embedding_"):
-            raise NotFittedError("GraphEmbedder: call fit first.")
-        return np.array([f"graphembedder{i}" for i in range(self.embedding_.shape[1])], dtype=object)
+        return np.array([f"graphembedder{i}" for i in range(self._fitted().width)], dtype=object)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")

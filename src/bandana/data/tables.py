@@ -55,6 +55,11 @@ class OwnGraph:
     feature_names: tuple[str, ...]
     originals: Sequence[Any] | None = None
 
+    @property
+    def nodes(self) -> list[Any]:
+        """The nodes in row order as their holder has them."""
+        return list(self.originals or self.graph.node_ids or range(self.graph.num_nodes))
+
 
 def read_graph(
     edges: Path,

@@ -4,14 +4,16 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from bandana.data.features import Preprocessing, Scaling, preprocess
+from bandana.engine.structure import build_structure
 from bandana.errors import UserError
-from bandana.graph import Graph
+from bandana.graph import Graph, SparseFeatures
 from bandana.method import GraphSpec, Method
 from bandana.registry import get_method
 
@@ -42,6 +44,18 @@ class TrainedModel:
     feature_names: tuple[str, ...] = ()
     nodes: str | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def width(self) -> int:
+        """Numbers per vector, seen on a graph that says nothing: two nodes, or all whose vectors the model keeps."""
+        ends = torch.tensor([[0], [1]])
+        device = next(iter(self.method.state_dict().values()), ends).device
+        empty = torch.empty(0, dtype=torch.long)
+        nodes = 2 if self.nodes is None else self.spec.num_nodes
+        silent, _ = build_structure(empty, empty, nodes, self.spec.num_features)
+        graph = Graph.from_edges(ends, num_nodes=nodes, x=SparseFeatures(silent, torch.empty(0)))
+        with torch.no_grad():
+            return self.method.eval().embed(graph.to(device)).shape[1]
 
     def prepare(self, graph: Graph) -> Graph:
         """The graph as the method wants it.
