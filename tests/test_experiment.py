@@ -1,6 +1,8 @@
 """The pipeline: what reaches training, what floors are, and how protocols differ."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,6 +15,7 @@ from bandana.errors import UserError
 from bandana.experiment import Experiment, run, run_seed
 from bandana.paper.cookbook import recipe
 from bandana.paper.pieces import digest_of
+from bandana.reporting.record import NOT_KEPT_BY_OLDER_VERSIONS
 
 SHORT = {"training.epochs": 4, "training.evaluate_every": 2, "probe.repeats": 2}
 CPU = torch.device("cpu")
@@ -188,3 +191,27 @@ def test_features_are_prepared_in_an_official_split_too(karate: Dataset, monkeyp
     monkeypatch.setattr(pipeline, "pretrain", spy)
     run_seed(recipe("bandana", "karate", "link", {**SHORT, "features": "row_normalised"}), official, 0, CPU)
     torch.testing.assert_close(seen[0], features / features.sum(1, keepdim=True))
+
+
+def test_each_seed_keeps_what_made_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    experiment = recipe("bandana", "karate", "link", SHORT)
+    for version, seeds in (("1.0", (0,)), ("2.0", (1,)), ("3.0", (0, 1))):
+        facts = {"bandana": version, "system": "Linux"}
+        monkeypatch.setattr("bandana.reporting.record.environment", lambda facts=facts: facts)
+        told = run(experiment, seeds=seeds, device="cpu", folder=tmp_path)
+    kept = json.loads((tmp_path / "record.json").read_text())
+    assert [seed["environment"]["bandana"] for seed in kept["seeds"]] == ["1.0", "2.0"]
+    assert all(seed["device"] == "cpu" and seed["created"] for seed in kept["seeds"])
+    assert (kept["device"], kept["environment"]) == ("cpu", {"system": "Linux"})
+    assert [seed.environment["bandana"] for seed in told.seeds] == ["1.0", "2.0"]
+
+
+def test_a_record_of_an_older_version_is_not_labelled_with_this_one(tmp_path: Path) -> None:
+    experiment = recipe("bandana", "karate", "link", SHORT)
+    run(experiment, device="cpu", folder=tmp_path)
+    path = tmp_path / "seed-0" / "record.json"
+    old = {key: value for key, value in json.loads(path.read_text()).items() if key not in NOT_KEPT_BY_OLDER_VERSIONS}
+    path.write_text(json.dumps(old))
+    (seed,) = run(experiment, device="cpu", folder=tmp_path).seeds
+    assert (seed.device, seed.environment, seed.created) == ("", {}, "")
+    assert json.loads((tmp_path / "record.json").read_text())["environment"] == {}

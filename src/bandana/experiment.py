@@ -196,6 +196,7 @@ def run_seed(
         diagnostics=_mean_of(state.history, method.diagnostics()),
         history=state.history,
         split={**asdict(edges.certificate), **evaluation.certified},
+        device=device.type,
     )
     return SeedResult(record, method, embedding)
 

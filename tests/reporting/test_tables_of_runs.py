@@ -24,7 +24,7 @@ def record(task: str, metrics: tuple[str, ...], seeds: int) -> RunRecord:
         SeedRecord(seed=seed, metrics=row(seed, 0.05), floors={name: row(seed, 0) for name in FLOORS}, **rest)
         for seed in range(seeds)
     ]
-    return RunRecord(experiment=experiment, seeds=done, device="cpu", environment={})
+    return RunRecord(experiment=experiment, seeds=done, device="cpu")
 
 
 def shown(table: RenderableType, width: int) -> list[str]:

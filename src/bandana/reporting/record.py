@@ -21,6 +21,8 @@ from bandana.files import json_text, refuse_foreign, write_text
 from bandana.training import checkpoint
 
 Metrics = dict[str, float]
+NOT_KEPT_BY_OLDER_VERSIONS: dict[str, Any] = {"device": "", "environment": {}, "created": ""}
+"""What a seed's record says of its making where it says nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +39,9 @@ class SeedRecord:
         diagnostics: What the method measured of itself in training, such as the mask ratio.
         history: One row per evaluation.
         split: Certificate of the edge split; under `nodes` that of the node split, where nodes are classified.
+        device: Kind of device that made it, or empty where that was not kept.
+        environment: Versions and hardware of the process that finished it; nothing in records of older versions.
+        created: When; empty in records of older versions.
     """
 
     seed: int
@@ -48,17 +53,25 @@ class SeedRecord:
     diagnostics: dict[str, float]
     history: list[dict[str, float]]
     split: dict[str, Any]
+    device: str = ""
+    environment: dict[str, str] = field(default_factory=lambda: environment())
+    created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunRecord:
-    """All seeds of one experiment, with what is needed to believe and repeat them."""
+    """All seeds of one experiment. Each knows what made it: a folder may hold seeds of several calls and machines."""
 
     experiment: dict[str, Any]
     seeds: list[SeedRecord]
     device: str
-    environment: dict[str, str] = field(default_factory=lambda: environment())
-    created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    """Kind of device of the latest call."""
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The versions and hardware that all seeds have in common."""
+        facts = [set(seed.environment.items()) for seed in self.seeds]
+        return dict(sorted(set.intersection(*facts))) if facts else {}
 
     @property
     def summary(self) -> dict[str, tuple[float, float]]:
@@ -80,8 +93,10 @@ class RunRecord:
         table = asdict(self)
         for seed in table["seeds"]:
             del seed["history"]  # in the seed's own file
+        if len({seed.device or self.device for seed in self.seeds}) > 1:
+            del table["device"]  # each seed names its own
         summary = {name: {"mean": mean, "std": std} for name, (mean, std) in self.summary.items()}
-        return json_text({"summary": summary, **table}, indent=2)
+        return json_text({"summary": summary, **table, "environment": self.environment}, indent=2)
 
 
 def summarise(rows: Sequence[Metrics]) -> dict[str, tuple[float, float]]:
@@ -142,7 +157,7 @@ class RunFolder:
         if not path.exists():
             return None
         try:
-            return SeedRecord(**json.loads(path.read_text(encoding="utf-8")))
+            return SeedRecord(**{**NOT_KEPT_BY_OLDER_VERSIONS, **json.loads(path.read_text(encoding="utf-8"))})
         except (OSError, ValueError, TypeError) as problem:
             raise UserError(f"{path}: not a readable record ({problem}). Delete it to run this seed again.") from None
 
