@@ -234,16 +234,80 @@ def test_a_race_keeps_its_trials_goes_on_and_writes_the_winner(tmp_path: Path, k
     assert f"{fmean(winner.fresh):.4f} over 2 fresh seeds" in source
 
 
-def test_a_finalist_keeps_its_scores_when_a_process_breaks() -> None:
-    search, finalist = karate_search(), trial(3, 0.8, 0.7)
+def test_a_finalist_is_forgiven_one_broken_process_and_no_second() -> None:
+    finalist = trial(3, 0.8, 0.7, seconds=5.0)
+    one = runner(trials=[finalist])
+    repeated = Work(one.search, 3, finalist.values, range(2000, 2002), finalist, begun=10.0)
+    gone = "RuntimeError: the card is gone"
+    first = one.bury(repeated, gone, now=12.0)
+    assert first == replace(finalist, seconds=7.0)
+    second = one.bury(repeated._replace(trial=first), gone, now=13.0)
+    assert (second.score, second.fresh, second.seconds, second.failure) == (None, (), 10.0, gone)
+    fresh = one.bury(Work(one.search, 4, finalist.values, range(1000, 1002), begun=10.0), gone, now=11.5)
+    assert (fresh.score, fresh.seconds, fresh.failure) == (None, 1.5, gone)
 
-    def broken(work: Work) -> Trial:
-        return racing.trial_of(Outcome((work, "cuda", None), None, "RuntimeError: the card is gone"))
 
-    assert broken(Work(search, 3, finalist.values, range(2000, 2002), finalist)) == finalist
-    first = broken(Work(search, 4, finalist.values, range(1000, 1002)))
-    assert first.failure == "RuntimeError: the card is gone"
-    assert first.score is None
+@pytest.mark.usefixtures("one_thread")
+def test_a_finalist_that_breaks_every_process_does_not_keep_the_others_from_theirs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def attempt(work: Work, device: str, data_root: Path | None) -> Trial:
+        if work.number == 1:
+            raise RuntimeError("the card is gone")
+        assert work.trial is not None
+        return replace(work.trial, fresh=(*work.trial.fresh, *[0.5] * len(work.seeds)))
+
+    monkeypatch.setattr(racing, "attempt", attempt)
+    one = runner(trials=[trial(0, 0.1), trial(1, 0.9), trial(2, 0.8)], path=tmp_path)
+    told: list[int] = []
+    rules = Rules(jobs=1, seconds=1000, second_leg=1.0, finalists=2, rounds=2)
+    race([one], rules, device="cpu", on_trial=lambda _, made: told.append(made.number))
+    assert told.count(1) == 2
+    assert [len(made.fresh) for made in one.made] == [4, 0, 4]
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_whether_something_is_read_off_is_up_to_each_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    search = karate_search()
+    search = replace(search, space={**SPACE, "training.schedule": OneOf(("constant", "cosine"))})
+    asked: list[str] = []
+
+    def named(name: str, result: Any) -> Callable[..., Any]:
+        def judge(experiment: Any, *_: Any) -> Any:
+            asked.append(f"{name} {experiment.training.schedule}")
+            return result
+
+        return judge
+
+    monkeypatch.setattr(racing, "read_off", named("read", ({}, [0.5])))
+    monkeypatch.setattr(racing, "validation_scores", named("trained", [0.5]))
+    for schedule in ("constant", "cosine"):
+        racing.attempt(Work(search, 1, {**search.first, "training.schedule": schedule}, range(1)), "cpu", None)
+    assert asked == ["read constant", "trained cosine"]
+    proposed: list[Space] = []
+    monkeypatch.setattr(racing, "propose", lambda space, *_, **__: proposed.append(space) or {})
+    folder = SearchFolder(tmp_path, search.to_table("cpu"))
+    Runner(search, folder, trials={0: trial(0)}).try_next()
+    assert proposed == [search.space], "a trial that is trained as it stands needs a length and a probe too"
+
+
+def test_a_length_that_is_named_twice_is_one_length(karate: Dataset) -> None:
+    what = karate_search(range(1))
+    twice = {"training.epochs": [4, 2, 4, 8]}
+    assert read_off(what.experiment, karate, [0], CPU, twice) == read_off(
+        what.experiment, karate, [0], CPU, {"training.epochs": [2, 4, 8]}
+    )
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_a_trial_that_no_memory_holds_has_failed_and_breaks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def greedy(*_: Any) -> Any:
+        raise RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory: 9 EB")
+
+    monkeypatch.setattr(racing, "read_off", greedy)
+    what = karate_search()
+    made = racing.attempt(Work(what, 1, what.first, range(1)), "cpu", None)
+    assert made.failure == "it does not fit into the memory of the device."
 
 
 def test_a_process_without_the_device_breaks_instead_of_failing_one_trial_after_the_other() -> None:

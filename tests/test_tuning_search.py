@@ -164,6 +164,27 @@ def test_failures_are_kept_except_the_first_which_is_not_the_fault_of_the_search
         search({**START, "depth": 4}, propose_mixed, peak, trials=2)
 
 
+@pytest.mark.parametrize(
+    "problem", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 EB")]
+)
+def test_want_of_memory_is_a_failure_of_the_trial_on_a_cpu_too(problem: Exception) -> None:
+    def greedy(values: Mapping[str, Any]) -> list[float]:
+        if values != START:
+            raise problem
+        return [0.5]
+
+    found = search(START, propose_mixed, greedy, trials=3)
+    assert [trial.failure for trial in found] == ["", *["it does not fit into the memory of the device."] * 2]
+
+
+def test_a_fault_of_the_program_ends_the_search() -> None:
+    def broken(values: Mapping[str, Any]) -> list[float]:
+        raise RuntimeError("shapes do not match")
+
+    with pytest.raises(RuntimeError, match="shapes do not match"):
+        search(START, propose_mixed, broken, trials=1)
+
+
 def test_no_trial_begins_after_the_time_is_spent() -> None:
     done = [Trial(number=n, values=START, scores=(0.5,), seconds=3.0) for n in range(4)]
     assert search(START, propose_mixed, peak, trials=50, seconds=12, done=done) == done

@@ -25,8 +25,8 @@ from bandana.tuning.folder import SearchFolder
 from bandana.tuning.sampling import importance, propose, require_optuna
 from bandana.tuning.trials import Trial, failure_of, ranked
 from bandana.tuning.tune import Search, tuned_recipe
-from bandana.tuning.validation import read_off, readable, validation_scores
-from bandana.workers import Outcome, Team
+from bandana.tuning.validation import DECIDE_READING, read_off, readable, validation_scores
+from bandana.workers import Team
 
 FIRST_FRESH_SEED = 2000
 """Second legs take seeds from here on, first legs those before, and reported runs those from 0."""
@@ -55,13 +55,14 @@ class Rules(NamedTuple):
 
 
 class Work(NamedTuple):
-    """One piece of work: some settings, to be judged by some seeds; `trial` is a finalist that is repeated."""
+    """One piece of work: some settings, to be judged by some seeds from some time on; a `trial` is to be repeated."""
 
     search: Search
     number: int
     values: dict[str, Any]
     seeds: range
     trial: Trial | None = None
+    begun: float = 0.0
 
     @property
     def round(self) -> int:
@@ -80,6 +81,7 @@ class Runner:
         also: Settings to try next to the recipe, before any are proposed.
         trials: What it has, by number.
         under_way: Numbers of trials that are being worked on.
+        died: Numbers of finalists whose process broke down once, which is forgiven: others use the machine too.
     """
 
     search: Search
@@ -88,6 +90,7 @@ class Runner:
     also: Sequence[Mapping[str, Any]] = ()
     trials: dict[int, Trial] = field(default_factory=dict)
     under_way: set[int] = field(default_factory=set)
+    died: set[int] = field(default_factory=set)
 
     @property
     def hopeless(self) -> bool:
@@ -109,7 +112,7 @@ class Runner:
         """The next settings to try: the recipe, what was picked by hand, or what the sampler proposes."""
         what = self.search
         number = next(number for number in count() if number not in self.trials and number not in self.under_way)
-        read = readable(what.experiment, what.space)
+        read = {} if what.space.keys() & DECIDE_READING else readable(what.experiment, what.space)
         space = {option: dimension for option, dimension in what.space.items() if option not in read}
         picked = [{}, *self.also]
         if number < len(picked):
@@ -130,6 +133,14 @@ class Runner:
         trial = min(waiting, key=lambda trial: len(trial.fresh))
         first = FIRST_FRESH_SEED + len(trial.fresh)
         return Work(self.search, trial.number, trial.values, range(first, first + size), trial)
+
+    def bury(self, work: Work, failure: str, now: float) -> Trial:
+        """What a trial is after its process broke down: failed, but for a finalist that this befalls first."""
+        seconds = now - work.begun
+        if work.trial is None or work.number in self.died:
+            return _judged(work, work.values, [], seconds, failure)
+        self.died.add(work.number)
+        return replace(work.trial, seconds=work.trial.seconds + seconds)
 
     def take(self, work: Work, trial: Trial, budget: Mapping[str, Any]) -> None:
         """Keep what came of a piece of work."""
@@ -165,18 +176,20 @@ def race(
 
     def pieces() -> Iterator[tuple[Work, str, Path | None] | None]:
         while True:
-            chosen = next_work(runners, rules, time.monotonic() - began)
+            now = time.monotonic()
+            chosen = next_work(runners, rules, now - began)
             if chosen is None:
                 yield None
             else:
                 runner, work = chosen
                 runner.under_way.add(work.number)
-                yield work, device, data_root
+                yield work._replace(begun=now), device, data_root
 
     with shared_gpu(resolve_device(device), rules.jobs), Team(attempt, rules.jobs) as team:
         for outcome in team.carry_out(pieces(), budget=rules.seconds, grace=rules.grace):
-            work, trial = outcome.arguments[0], trial_of(outcome)
+            work: Work = outcome.arguments[0]
             runner = next(runner for runner in runners if runner.search is work.search)
+            trial = outcome.result if not outcome.failure else runner.bury(work, outcome.failure, time.monotonic())
             runner.take(work, trial, {**rules._asdict(), "weight": runner.weight})
             on_trial(runner, trial)
 
@@ -199,13 +212,13 @@ def attempt(work: Work, device: str, data_root: Path | None) -> Trial:
     try:
         experiment = what.with_values(work.values)
         data = load_once(experiment.dataset, data_root)
-        read = {} if work.trial else readable(what.experiment, what.space)
+        read = {} if work.trial else readable(experiment, what.space)
         if read:
             chosen, scores = read_off(experiment, data, work.seeds, where, read)
             values = {**values, **chosen}
         else:
             scores = validation_scores(experiment, data, work.seeds, where)
-    except (UserError, torch.OutOfMemoryError) as problem:
+    except (UserError, RuntimeError, MemoryError) as problem:
         failure = failure_of(problem)
     gc.collect()
     torch.cuda.empty_cache()
@@ -220,12 +233,3 @@ def _judged(work: Work, values: dict[str, Any], scores: Sequence[float], seconds
     if failure:
         return replace(before, scores=(), fresh=(), seconds=before.seconds + seconds, failure=failure)
     return replace(before, fresh=(*before.fresh, *scores), seconds=before.seconds + seconds)
-
-
-def trial_of(outcome: Outcome) -> Trial:
-    """What a process answered, or a trial that says what befell it; a finalist is left as it was, to be tried again."""
-    work: Work = outcome.arguments[0]
-    if not outcome.failure:
-        made: Trial = outcome.result
-        return made
-    return work.trial or _judged(work, work.values, [], 0.0, outcome.failure)

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from bandana.errors import UserError
+from bandana.errors import UserError, wants_memory
 
 Objective = Callable[[Mapping[str, Any]], Sequence[float]]
 """Validation scores of some settings, one per seed, each a share; higher is better."""
@@ -98,9 +98,13 @@ def ranked(trials: Sequence[Trial]) -> list[Trial]:
     return [trial for _, trial in pairs]
 
 
-def failure_of(problem: UserError | torch.OutOfMemoryError) -> str:
-    """Why a trial has no scores."""
-    return str(problem) if isinstance(problem, UserError) else "it does not fit into the memory of the device."
+def failure_of(problem: Exception) -> str:
+    """Why a trial has no scores, if that is due to what was tried; any other problem is raised again."""
+    if isinstance(problem, UserError):
+        return str(problem)
+    if isinstance(problem, torch.OutOfMemoryError) or wants_memory(problem):
+        return "it does not fit into the memory of the device."
+    raise problem
 
 
 def _tried(objective: Objective, number: int, values: dict[str, Any]) -> Trial:
@@ -109,7 +113,7 @@ def _tried(objective: Objective, number: int, values: dict[str, Any]) -> Trial:
     failure = ""
     try:
         scores = tuple(objective(values))
-    except (UserError, torch.OutOfMemoryError) as problem:
+    except (UserError, RuntimeError, MemoryError) as problem:
         failure = failure_of(problem)
         if number == 0:
             raise UserError(f"The recipe itself gives no score: {failure}") from None

@@ -26,6 +26,8 @@ READABLE = (
     *(LENGTH, "readout.smoothing", SKIP, f"{SKIP}_smoothing"),
     *("probe.weight_decay", "probe.normalize"),
 )
+DECIDE_READING = {"monitor", "training.schedule"}
+"""Options by which a trial's own experiment says whether it can be read off."""
 
 UNSET = {"copies": 1}
 """What a number that is not set counts as, where it is not zero."""
@@ -111,7 +113,7 @@ def read_off(
         device: Where to train.
         choices: Values of options, as `readable` gives them.
     """
-    lengths = sorted(choices.get(LENGTH, [experiment.training.epochs]))
+    lengths = sorted({*choices.get(LENGTH, [experiment.training.epochs])})
     longest = patch(experiment, nest({LENGTH: lengths[-1]}))
     graph = preprocess(data.graph, experiment.features).to(device)
     by_seed = [_embeddings(longest, data, seed, device, lengths) for seed in seeds]
