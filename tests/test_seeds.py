@@ -14,12 +14,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from bandana import devices, seeds, workers
 from bandana.devices import resolve_device, shared_gpu
 from bandana.errors import UserError
+from bandana.experiment import run
+from bandana.paper.cookbook import recipe
 from bandana.seeds import SideBySide, side_by_side, telling
 from bandana.training.trainer import TrainingState
 from bandana.workers import Outcome, Team, tell
@@ -82,6 +85,20 @@ def test_results_keep_their_order_and_news_go_to_their_seed(carry_out: SideBySid
 def test_a_seed_that_fails_is_named(carry_out: SideBySide, failure: str, said: str) -> None:
     with pytest.raises(UserError, match=f"^{said}$"):
         carry_out(first_of, [(7, ""), (3, failure), (5, "")], lambda seed: lambda state: None)
+
+
+@pytest.mark.parametrize("wrong", [2**32, -1, 1.0, "0", True])
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_seeds_that_would_repeat_others_are_refused(wrong: Any, jobs: int) -> None:
+    """A CPU generator reads 32 bits: 2**32 would be seed 0 once more."""
+    with pytest.raises(UserError, match=rf"seeds: must be whole numbers from 0 to 4294967295, got {wrong!r};"):
+        run(recipe("bandana", "karate", "link"), seeds=(0, wrong), device="cpu", jobs=jobs)
+    with pytest.raises(UserError, match="seeds: there is none, so there is nothing to run"):
+        run(recipe("bandana", "karate", "link"), seeds=[], device="cpu", jobs=jobs)
+
+
+def test_seeds_may_be_numbers_of_numpy() -> None:
+    assert seeds.checked(np.arange(2**32 - 2, 2**32)) == [2**32 - 2, 2**32 - 1]
 
 
 def test_news_come_no_faster_than_one_can_see(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from bandana.data.datasets import Dataset, load
 from bandana.data.features import Preprocessing, preprocess
 from bandana.data.splits import EdgeSplit, SplitConfig, split_edges, split_nodes
 from bandana.devices import resolve_device
+from bandana.engine.streams import initial_weights
 from bandana.errors import UserError
 from bandana.evaluation.dot_product_probe import dot_product_auc, dot_product_probe
 from bandana.evaluation.end_to_end import end_to_end
@@ -30,7 +31,7 @@ from bandana.parts.floor import smoothed
 from bandana.parts.readout import AS_IT_IS, ReadoutConfig, read_out
 from bandana.registry import get_method
 from bandana.reporting.record import Metrics, RunFolder, RunRecord, SeedRecord
-from bandana.seeds import OnSeed, load_once, side_by_side, telling
+from bandana.seeds import OnSeed, checked, load_once, side_by_side, telling
 from bandana.training.early_stopping import Monitor
 from bandana.training.profile import Operation, profile_training
 from bandana.training.steps import Recorded
@@ -119,14 +120,17 @@ def run(
         folder: Run folder. Seeds finished in it are kept, an interrupted one is continued.
         jobs: Seeds that run at the same time, each in a process of its own: a small graph leaves a GPU nearly idle.
         on_seed: Gives the epoch callback of each seed, for progress bars.
+
+    Raises:
+        UserError: A seed is none, the data are not there, or the folder belongs to another run.
     """
-    where = resolve_device(device)
+    numbers, where = checked(seeds), resolve_device(device)
     data = load(experiment.dataset, data_root)
     target = None if folder is None else RunFolder.open(folder, to_table(experiment))
     if jobs == 1:
-        records = [_kept_run(seed, experiment, data, where, target, on_seed(seed)) for seed in seeds]
+        records = [_kept_run(seed, experiment, data, where, target, on_seed(seed)) for seed in numbers]
     else:
-        pieces = [(seed, experiment, where, data_root, target) for seed in seeds]
+        pieces = [(seed, experiment, where, data_root, target) for seed in numbers]
         with side_by_side(where, min(jobs, len(pieces))) as carry_out:
             records = carry_out(run_apart, pieces, on_seed)
     record = RunRecord(experiment=to_table(experiment), seeds=records, device=where.type)
@@ -214,8 +218,7 @@ def profile(
 
 def build(experiment: Experiment, spec: GraphSpec, seed: int) -> Method:
     """A freshly initialised method; the seed decides its weights and nothing else in the process."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with initial_weights(seed):
         copies = [get_method(experiment.method)(experiment.model, spec) for _ in range(experiment.copies or 1)]
     return copies[0] if len(copies) == 1 else Copies(copies)
 

@@ -4,12 +4,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache, partial
+from numbers import Integral
 from typing import Any, TypeAlias
 
 import torch
 
 from bandana.data.datasets import load
 from bandana.devices import resolve_device, shared_gpu
+from bandana.engine.streams import LARGEST_SEED
 from bandana.errors import UserError
 from bandana.training.trainer import OnEpoch, TrainingState
 from bandana.workers import Team, tell
@@ -21,6 +23,21 @@ SECONDS_BETWEEN_NEWS = 0.2
 
 load_once = lru_cache(maxsize=1)(load)
 """A process that runs one seed after another reads the data once."""
+
+
+def checked(seeds: Iterable[int]) -> list[int]:
+    """The seeds as plain numbers.
+
+    Raises:
+        UserError: There is none, or one is not a number that torch and numpy tell from all others.
+    """
+    numbers = list(seeds)
+    for seed in numbers:
+        if not isinstance(seed, Integral) or isinstance(seed, bool) or not 0 <= seed <= LARGEST_SEED:
+            raise UserError(f"seeds: must be whole numbers from 0 to {LARGEST_SEED}, got {seed!r}; give another one.")
+    if not numbers:
+        raise UserError("seeds: there is none, so there is nothing to run; give at least one.")
+    return [int(seed) for seed in numbers]
 
 
 @contextmanager

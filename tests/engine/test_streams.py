@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bandana.engine.streams import generator, hash_keys, stream
+from bandana.engine.streams import generator, hash_keys, initial_weights, stream
 
 CPU = torch.device("cpu")
 WORD = (1 << 64) - 1
@@ -113,3 +113,21 @@ def test_a_word_on_the_device_is_read_anew_and_left_alone() -> None:
     step.fill_(4)
     assert hash_keys(keys, 1, step, 2).equal(hash_keys(keys, 1, 4, 2))
     assert not hash_keys(keys, 1, step, 2).equal(first)
+
+
+def test_initial_weights_follow_the_seed_and_touch_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = torch.get_rng_state()
+    torch.manual_seed(7)
+    expected = torch.randn(5)
+    torch.set_rng_state(before)
+
+    def refuse(seed: int) -> None:
+        raise AssertionError("the generators of the GPUs were started anew")
+
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", refuse)
+    with initial_weights(7):
+        assert torch.randn(5).equal(expected)
+    assert torch.get_rng_state().equal(before)
+    monkeypatch.undo()
+    with torch.device("meta"), initial_weights(7):
+        assert torch.randn(5).equal(expected), "weights are drawn on the CPU, wherever tensors are made by default"

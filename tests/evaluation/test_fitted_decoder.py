@@ -8,6 +8,7 @@ from bandana.evaluation import fitted_decoder
 from bandana.evaluation.dot_product_probe import dot_product_auc
 from bandana.evaluation.end_to_end import end_to_end
 from bandana.evaluation.fitted_decoder import fit_decoder
+from bandana.evaluation.metrics import auc
 from bandana.graph import Graph
 
 
@@ -55,6 +56,25 @@ def test_the_epoch_that_validates_best_is_kept(
     decoder = fit_decoder(z, edges.train, edges.valid, lr=0.01, seed=0)
     assert len(seen) == 3 + 5 + 1
     torch.testing.assert_close(decoder.logits(z, edges.valid.positive), seen[2])
+
+
+def test_few_non_links_choose_the_epoch_by_auc(
+    two_sides: tuple[Graph, torch.Tensor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hits@50 would be 1.0 from the first epoch on, which would be kept."""
+    graph, z = two_sides
+    seen: list[float] = []
+
+    def watched(positive: torch.Tensor, negative: torch.Tensor) -> float:
+        seen.append(auc(positive, negative))
+        return seen[-1]
+
+    monkeypatch.setattr(fitted_decoder, "auc", watched)
+    edges = split_edges(graph, 0.1, 0.2, seed=0)
+    assert edges.valid.negative.shape[1] < fitted_decoder.HITS_AT
+    decoder = fit_decoder(z, edges.train, edges.valid, lr=0.001, seed=1)
+    kept = auc(decoder.logits(z, edges.valid.positive), decoder.logits(z, edges.valid.negative))
+    assert kept == max(seen) > seen[0]
 
 
 @pytest.mark.usefixtures("quick")

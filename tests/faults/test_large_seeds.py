@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 
 from bandana.__main__ import main
-from bandana.terminal import own, scale, tune
+from bandana.terminal import own, research, scale, tune
 
 VERBS = {
     "embed": ("embed", "edges.csv", "--seed"),
+    "run": ("run", "bandana", "karate", "--first-seed"),
+    "run, last seed": ("run", "bandana", "karate", "--first-seed", str(2**32 - 5), "--seeds"),
     "partition": ("partition", "edges.csv", "store", "--seed"),
     "tune": ("tune", "bandana", "karate", "--sampler-seed"),
 }
@@ -20,7 +22,7 @@ VERBS = {
 def test_a_seed_beyond_32_bits_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], verb: str, seed: int
 ) -> None:
-    work = [(own, "embed_and_show"), (scale, "partition_and_show"), (tune, "tune_and_show")]
+    work = [(research, "run_and_show"), (own, "embed_and_show"), (scale, "partition_and_show"), (tune, "tune_and_show")]
     for module, name in work:
         monkeypatch.setattr(module, name, lambda *_: pytest.fail("work was begun"))
     monkeypatch.chdir(tmp_path)

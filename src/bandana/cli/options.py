@@ -31,7 +31,7 @@ def of_all_verbs(
 
 
 LARGEST_SEED = 2**32 - 1
-"""What numpy and scikit-learn take."""
+"""As in `bandana.engine.streams`, which would load torch before the first word of help."""
 DataRoot = Annotated[
     Path | None, typer.Option("--data-root", envvar="BANDANA_DATA", help="Folder with raw data sets, only read.")
 ]

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from bandana.cli.options import LARGEST_SEED, DataRoot, Device, Estimate, Processes, app
+from bandana.errors import UserError
 
 
 @app.command()
@@ -53,6 +54,11 @@ def run(
     A graph in a store is learned part by part, also by several processes:
     torchrun --nproc-per-node 2 -m bandana run bandana store/ --out runs/store
     """
+    if first_seed + seeds - 1 > LARGEST_SEED:
+        raise UserError(
+            f"--seeds: the last one would be {first_seed + seeds - 1}, and they go up to {LARGEST_SEED}; begin at a "
+            f"lower --first-seed or run fewer."
+        )
     from bandana.workers import get_ready
 
     get_ready(min(jobs, seeds))  # first: what is imported below is imported there at the same time

@@ -1,10 +1,13 @@
 """Named streams of randomness: from (seed, step, layer, …) to one well-mixed 64-bit number."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
 
+LARGEST_SEED = (1 << 32) - 1
+"""A CPU generator reads only the low 32 bits of its seed: a larger one would repeat a smaller."""
 _WORD = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15
 _ROUNDS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
@@ -22,6 +25,18 @@ def stream(*words: int) -> int:
     return state
 
 
+@contextmanager
+def initial_weights(seed: int) -> Iterator[None]:
+    """Let a seed decide the weights of what is built here, and nothing else in the process.
+
+    They are drawn on the CPU, so that they are the same wherever training happens. `torch.manual_seed` would start the
+    generators of all GPUs anew, whoever uses them.
+    """
+    with torch.device("cpu"), torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        yield
+
+
 def generator(device: torch.device, *words: int) -> torch.Generator:
     """A generator at the start of a stream."""
     return torch.Generator(device).manual_seed(generator_seed(*words))
@@ -30,7 +45,7 @@ def generator(device: torch.device, *words: int) -> torch.Generator:
 def generator_seed(*words: int) -> int:
     """The seed of a stream's generator.
 
-    A CPU generator reads only the low 32 bits of its seed, so the words must be mixed, not laid side by side.
+    As a CPU generator reads so few bits (`LARGEST_SEED`), the words must be mixed, not laid side by side.
     """
     return stream(*words) >> 1
 

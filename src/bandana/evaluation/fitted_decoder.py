@@ -2,15 +2,16 @@
 
 It learns from the links that the method learned from, and early stopping looks at held-out links that do not test it.
 Width, decay, length and patience are those of T-BGRL's authors, who take the learning rate of the pre-training and the
-epoch of the best hits@50 (github.com/snap-research/non-contrastive-link-prediction, 6b3640e).
+epoch of the best hits@50 (github.com/snap-research/non-contrastive-link-prediction, 6b3640e). With fewer than 50
+held-out non-links every link is such a hit whatever is learned, and AUC chooses the epoch.
 """
 
 import torch
 from torch import Tensor
 
 from bandana.data.splits import Pairs
-from bandana.engine.streams import generator
-from bandana.evaluation.metrics import hits_at_k
+from bandana.engine.streams import generator, initial_weights
+from bandana.evaluation.metrics import auc, hits_at_k
 from bandana.graph import Graph
 from bandana.parts.decoders import HadamardMLP
 from bandana.parts.negatives import draw_negatives
@@ -29,9 +30,9 @@ def fit_decoder(z: Tensor, graph: Graph, valid: Pairs, *, lr: float, seed: int) 
         seed: Of initial weights and negatives.
     """
     z = z.detach()
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        decoder = HadamardMLP(z.shape[1], WIDTH, dropout=0.0).to(z.device)
+    with initial_weights(seed):
+        decoder = HadamardMLP(z.shape[1], WIDTH, dropout=0.0)
+    decoder.to(z.device)
     optimizer = torch.optim.AdamW(decoder.parameters(), lr=lr, weight_decay=WEIGHT_DECAY)
     links = torch.stack([graph.structure.row[graph.links], graph.structure.col[graph.links]])
     count = links.shape[1]
@@ -44,7 +45,8 @@ def fit_decoder(z: Tensor, graph: Graph, valid: Pairs, *, lr: float, seed: int) 
         decoder.loss(z, pairs, weight, draws).backward()
         optimizer.step()
         with torch.no_grad():
-            score = hits_at_k(decoder.logits(z, valid.positive), decoder.logits(z, valid.negative), HITS_AT)
+            positive, negative = decoder.logits(z, valid.positive), decoder.logits(z, valid.negative)
+            score = hits_at_k(positive, negative, HITS_AT) if negative.numel() >= HITS_AT else auc(positive, negative)
         if score > best:
             best, best_epoch = score, epoch
             kept = {name: tensor.clone() for name, tensor in decoder.state_dict().items()}

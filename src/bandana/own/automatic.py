@@ -9,12 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-import torch
-
 from bandana.config import nest, patch, to_table
 from bandana.data.features import Preprocessing, preprocess
 from bandana.data.splits import count_pairs
 from bandana.devices import resolve_device
+from bandana.engine.streams import initial_weights
 from bandana.errors import UserError
 from bandana.evaluation.wording import how_many
 from bandana.graph import Features, Graph, SparseFeatures
@@ -169,8 +168,7 @@ def _why_readout(model: BandanaConfig, is_open: bool) -> str:
 
 def build(made: Plan, spec: GraphSpec, *, seed: int) -> Method:
     """A freshly initialised method; the seed decides its weights and nothing else in the process."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with initial_weights(seed):
         return get_method(made.method)(made.model, spec)
 
 

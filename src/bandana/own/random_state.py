@@ -5,9 +5,10 @@ from typing import Any
 
 from sklearn.utils import check_random_state
 
+from bandana.engine.streams import LARGEST_SEED
 from bandana.errors import UserError
 
-LARGEST_SEED, LARGEST_DRAWN = 2**32 - 1, 2**31 - 1
+LARGEST_DRAWN = 2**31 - 1
 
 
 def seed_of(random_state: Any) -> int:
