@@ -152,7 +152,7 @@ def test_the_link_task_reports_both_scorings_and_the_heuristics(tmp_path: Path, 
         (("run", "bandana", "karate", "--set", "dataset=cora"), "--set dataset: is an argument"),
         (
             ("run", "bandana", "karate", "--set", "model=3"),
-            "model: must be the settings of bandana, got",
+            "model: must be a table of options, got 3.",
         ),
         (("run", "bandana", "karate", "--set", "training.lr=nan"), "training.lr: must be a positive number, got nan"),
         (("run", "bandana", "karate", "--set", "training.weight_decay=nan"), "training.weight_decay: must be a number"),

@@ -6,6 +6,7 @@ from pathlib import Path
 from tomllib import loads
 from typing import Any, Literal
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -66,6 +67,11 @@ def test_a_patch_changes_what_it_names_and_nothing_else() -> None:
         ({"anything": {"a": [1]}}, Outer(anything={"a": [1]})),
         ({"deep": True}, Outer(deep=True)),
         ({"inner": Inner(width=4)}, Outer(inner=Inner(width=4))),
+        ({"steps": np.int64(5), "limit": np.uint8(7)}, Outer(steps=5, limit=7)),
+        ({"inner": {"rate": np.float32(0.25)}}, Outer(inner=Inner(width=16, rate=0.25))),
+        ({"inner": {"rate": np.float64(0.25)}}, Outer(inner=Inner(width=16, rate=0.25))),
+        ({"deep": np.bool_(True), "way": np.str_("out")}, Outer(deep=True, way="out")),
+        ({"layers": [np.int32(1)], "temperature": np.int64(2)}, Outer(layers=(1,), temperature=2.0)),
     ],
 )
 def test_values_that_fit(changes: dict[str, Any], expected: Outer) -> None:
@@ -91,6 +97,10 @@ def test_values_that_fit(changes: dict[str, Any], expected: Outer) -> None:
         ({"name": 3}, "name: must be a text, got 3."),
         ({"inner": {"mode": "sotf"}}, "inner.mode: 'sotf' is not a choice. Did you mean 'soft'?"),
         ({"inner": {"mode": 3}}, "inner.mode: 3 is not a choice. Choose from: hard, soft."),
+        ({"inner": {"mode": ["soft"]}}, "inner.mode: ['soft'] is not a choice. Did you mean 'soft'?"),
+        ({"inner": {"rate": 10**400}}, "inner.rate: must be a number up to 1.8e+308, got a larger one."),
+        ({"steps": np.float64(5)}, "steps: must be a whole number, got 5.0."),
+        ({"inner": {3: 1}}, "inner.3: there is no such option. Choose from: mode, rate, width."),
         ({"inner": 3}, "inner: must be a table of options, got 3."),
         ({"temperature": "hot"}, "temperature: must be a number or a list, got 'hot'."),
         ({"temperature": [1.0, "hot"]}, "temperature: must be a number or a list, got [1.0, 'hot']."),
@@ -142,6 +152,37 @@ def test_a_table_survives_the_way_to_a_file_and_back(
     again = read_toml(path)
     assert again == table
     assert same_types(again, table)
+
+
+def test_numbers_of_numpy_are_written_as_plain_ones() -> None:
+    patched = patch(Outer(), {"steps": np.int64(5), "inner": {"rate": np.float64(0.25)}})
+    assert patch(Outer(), loads(to_toml(to_table(patched)))) == patched
+
+
+@dataclass(frozen=True)
+class Loose:
+    part: Any = field(default_factory=Inner)
+
+
+def test_a_table_of_options_is_replaced_by_nothing_else() -> None:
+    assert patch(Loose(), {"part": {"width": 4}}) == Loose(Inner(width=4))
+    with pytest.raises(UserError, match=r"^part: must be a table of options, got 3\.$"):
+        patch(Loose(), {"part": 3})
+
+
+@pytest.mark.parametrize("wrong", [[1], "training.lr=1", {1: 2}])
+def test_options_that_are_no_table_are_refused(wrong: Any) -> None:
+    with pytest.raises(UserError, match=r"^Options: must be a table of dotted names, such as .*, got "):
+        nest(wrong)
+
+
+def test_numbers_of_any_length_are_refused_in_words(tmp_path: Path) -> None:
+    key, value = parse_assignment(f"inner.rate=1{'0' * 5000}")  # Python reads no whole number so long
+    with pytest.raises(UserError, match=r"^inner\.rate: must be a number, got '1000"):
+        patch(Outer(), nest({key: value}))
+    (tmp_path / "c.toml").write_text(f"steps = 1{'0' * 5000}\n")
+    with pytest.raises(UserError, match="cannot be read as TOML"):
+        read_toml(tmp_path / "c.toml")
 
 
 def test_not_a_number_survives_too(tmp_path: Path) -> None:

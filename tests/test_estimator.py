@@ -2,6 +2,7 @@
 
 import inspect
 import pickle
+import re
 import shutil
 import sys
 from dataclasses import replace
@@ -90,6 +91,37 @@ def test_random_state_is_what_scikit_learn_takes() -> None:
     for beyond in (-1, 2**32, 10**20):
         with pytest.raises(UserError, match=rf"random_state: must be from 0 to 4294967295, got {beyond}; give"):
             vectors(beyond)
+
+
+def test_numbers_may_be_those_of_numpy() -> None:
+    """As scikit-learn's ParameterSampler draws them."""
+    settings = {
+        "training.lr": np.float64(0.01),
+        "training.clip_norm": np.float32(1),
+        "model.decoder_width": np.int8(8),
+    }
+    drawn = GraphEmbedder(dimensions=np.int64(8), epochs=np.int32(4), settings=settings, device="cpu")
+    assert drawn.fit_transform(two_groups()).shape == (40, 8)
+
+
+@pytest.mark.parametrize(
+    ("option", "complaint"),
+    [
+        ({"epochs": "2"}, "epochs: must be a whole number or nothing, got '2'."),
+        ({"epochs": 2.5}, "epochs: must be a whole number or nothing, got 2.5."),
+        ({"dimensions": "16"}, "dimensions: must be a whole number or nothing, got '16'."),
+        ({"method": 3}, "method: must be a text or nothing, got 3."),
+        ({"method": ["gae"]}, "method: must be a text or nothing, got ['gae']."),
+        ({"device": None}, "--device: None is not a choice. Choose from: auto, cpu, cuda."),
+        ({"settings": [1]}, "Options: must be a table of dotted names, such as"),
+        ({"settings": {"model": 3}}, "model: must be a table of options, got 3."),
+        ({"directed": "yes"}, "directed: must be true or false or nothing, got 'yes'."),
+        ({"missing": ["impute"]}, "missing: ['impute'] is not a choice."),
+    ],
+)
+def test_options_of_a_wrong_kind_are_refused_in_words(option: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(UserError, match=f"^{re.escape(complaint)}"):
+        GraphEmbedder(**{**QUICK, **option}).fit(two_groups())
 
 
 def test_missing_features_are_refused_or_imputed_as_asked() -> None:

@@ -5,6 +5,7 @@ defaults for a shared part survive. Unknown keys and wrong types are refused.
 """
 
 import json
+import sys
 import tomllib
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
@@ -30,12 +31,14 @@ def patch(default: T, changes: Mapping[str, Any], path: str = "") -> T:
     for key, value in changes.items():
         here = f"{path}{key}"
         if key not in names:
-            raise UserError(f"{here}: there is no such option. {did_you_mean(key, names)}")
+            raise UserError(f"{here}: there is no such option. {did_you_mean(str(key), names)}")
         current = getattr(default, key)
         if is_dataclass(current) and isinstance(value, Mapping):
             new[key] = patch(current, value, f"{here}.")
+        elif is_dataclass(current) and not isinstance(value, type(current)):
+            raise UserError(f"{here}: must be {_spoken(type(current))}, got {value!r}.")
         else:
-            new[key] = _fit(value, hints[key], here)
+            new[key] = fit(value, hints[key], here)
     try:
         return replace(default, **new)  # type: ignore[type-var]
     except ValueError as broken_rule:
@@ -60,8 +63,10 @@ def nest(dotted: Mapping[str, Any]) -> dict[str, Any]:
     """Turn ``{"a.b": 1}`` into ``{"a": {"b": 1}}``.
 
     Raises:
-        UserError: A name is given a value and is also part of a longer name.
+        UserError: A name is given a value and is also part of a longer name, or these are no names and values at all.
     """
+    if not isinstance(dotted, Mapping) or not all(isinstance(name, str) for name in dotted):
+        raise UserError(f'Options: must be a table of dotted names, such as {{"training.lr": 0.01}}, got {dotted!r}.')
     table: dict[str, Any] = {}
     for path, value in dotted.items():
         *parents, leaf = path.split(".")
@@ -81,7 +86,7 @@ def parse_assignment(text: str) -> tuple[str, Any]:
         raise UserError(f"--set {text!r}: write key=value, for example --set training.epochs=200.")
     try:
         return key.strip(), tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
+    except ValueError:  # TOML that is none, or a number with more digits than Python reads
         return key.strip(), value.strip()
 
 
@@ -91,7 +96,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UserError(f"{path}: there is no such file; correct the path.") from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
+    except (OSError, ValueError) as problem:
         raise UserError(f"{path}: cannot be read as TOML ({problem}).") from None
 
 
@@ -115,18 +120,24 @@ def _literal(value: Any) -> str:
     return repr(value)
 
 
-def _fit(value: Any, hint: Any, path: str) -> Any:
-    """`value` if it fits the annotation, with the two harmless conversions: int to float, list to tuple."""
+def fit(value: Any, hint: Any, path: str) -> Any:
+    """`value` if it fits the annotation, with harmless conversions: numpy's numbers, int to float, list to tuple.
+
+    Raises:
+        UserError: It does not fit.
+    """
     origin, choices = get_origin(hint), get_args(hint)
+    if getattr(value, "shape", None) == ():
+        value = value.item()  # a number of numpy, as scikit-learn's searches draw them
     if origin is Literal:
-        if value in choices:
+        if any(isinstance(value, type(choice)) and value == choice for choice in choices):
             return value
         names = [str(choice) for choice in choices]
         raise UserError(f"{path}: {value!r} is not a choice. {did_you_mean(str(value), names)}")
     if origin in (Union, UnionType):
         for choice in choices:
             try:
-                return _fit(value, choice, path)
+                return fit(value, choice, path)
             except UserError:
                 continue
         raise UserError(f"{path}: must be {_spoken(hint)}, got {value!r}.")
@@ -134,17 +145,24 @@ def _fit(value: Any, hint: Any, path: str) -> Any:
         if not isinstance(value, list | tuple):
             raise UserError(f"{path}: must be a list, got {value!r}.")
         if len(choices) == 2 and choices[1] is Ellipsis:
-            return tuple(_fit(item, choices[0], f"{path}[{i}]") for i, item in enumerate(value))
+            return tuple(fit(item, choices[0], f"{path}[{i}]") for i, item in enumerate(value))
         if len(value) != len(choices):
             raise UserError(f"{path}: must be a list of {len(choices)} values, got {value!r}.")
         return tuple(
-            _fit(item, choice, f"{path}[{i}]") for i, (item, choice) in enumerate(zip(value, choices, strict=True))
+            fit(item, choice, f"{path}[{i}]") for i, (item, choice) in enumerate(zip(value, choices, strict=True))
         )
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+        return _as_float(value, path)
     if hint is not Any and (not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool)):
         raise UserError(f"{path}: must be {_spoken(hint)}, got {value!r}.")
     return value
+
+
+def _as_float(value: int, path: str) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        raise UserError(f"{path}: must be a number up to {sys.float_info.max:.1e}, got a larger one.") from None
 
 
 def _spoken(hint: Any) -> str:

@@ -32,7 +32,7 @@ def resolve_device(name: str) -> torch.device:
         UserError: There is no such choice, or CUDA was asked for and is not there.
     """
     if name not in ("auto", "cpu", "cuda"):
-        kind, _, card = name.partition(":")
+        kind, _, card = str(name).partition(":")
         hint = f" CUDA_VISIBLE_DEVICES chooses the card: CUDA_VISIBLE_DEVICES={card or 0} bandana … --device cuda."
         rule = f"--device: {name!r} is not a choice. Choose from: auto, cpu, cuda."
         raise UserError(rule + (hint if kind == "cuda" else ""))

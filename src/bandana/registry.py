@@ -42,5 +42,5 @@ def get_method(name: str) -> type[Method]:
     """
     methods = all_methods()
     if name not in methods:
-        raise UserError(f"There is no method {name!r}. {did_you_mean(name, methods)}")
+        raise UserError(f"There is no method {name!r}. {did_you_mean(str(name), methods)}")
     return methods[name]

@@ -6,7 +6,7 @@ from dataclasses import replace
 from numbers import Integral
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +14,7 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
+from bandana.config import fit
 from bandana.data.own_entries import LARGEST
 from bandana.data.own_features import IMPUTE, Missing, choose_features
 from bandana.data.own_files import read_source
@@ -21,7 +22,7 @@ from bandana.data.own_source import Choose, Source, source_of_table
 from bandana.data.own_values import RANGE, representable
 from bandana.data.tables import OwnGraph, choose_edges, choose_labels, graph_of_sources
 from bandana.engine.structure import build_structure
-from bandana.errors import UserError, did_you_mean, first_line
+from bandana.errors import UserError, first_line
 from bandana.graph import Features, Graph, SparseFeatures
 
 OF_EDGES = (
@@ -69,8 +70,8 @@ def as_graph(
     Raises:
         UserError: It is none of these, or something in it is wrong.
     """
-    if missing not in get_args(Missing):
-        raise UserError(f"missing: {missing!r} is not a choice. {did_you_mean(str(missing), get_args(Missing))}")
+    fit(missing, Missing, "missing")
+    directed = fit(directed, bool | None, "directed")
     if isinstance(anything, Tensor | np.ndarray) or sparse.issparse(anything):
         return _numbered(anything, directed, features, labels)
     if isinstance(anything, OwnGraph | Graph) or _made_by("torch_geometric", anything):

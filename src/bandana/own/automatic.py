@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from bandana.config import nest, patch, to_table
+from bandana.config import fit, nest, patch, to_table
 from bandana.data.features import Preprocessing, preprocess
 from bandana.data.splits import count_pairs
 from bandana.devices import resolve_device
@@ -109,6 +109,8 @@ def plan(
     timed: bool = False,
 ) -> Plan:
     """What `choose` chooses, without the estimate."""
+    method = fit(method, str | None, "method")
+    dimensions, epochs = fit(dimensions, int | None, "dimensions"), fit(epochs, int | None, "epochs")
     links = graph.links.numel()
     if links == 0:
         raise UserError("The graph has no links between different nodes, so there is nothing to learn from; check it.")
