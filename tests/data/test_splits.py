@@ -20,6 +20,7 @@ from bandana.data.splits import (
     LeakError,
     NodeSplit,
     Pairs,
+    SplitConfig,
     certify,
     official_edge_split,
     sample_non_links,
@@ -458,6 +459,28 @@ def test_node_parts_are_disjoint_sorted_and_of_the_asked_sizes(total, shares, se
     assert len(set(together)) == len(together)
     assert set(together) <= set(range(total))
     assert split.train.dtype == torch.long
+
+
+def test_shares_are_rounded_as_on_paper():
+    """In floating point 0.29 of 100 is 28.999999999999996."""
+    parts = split_nodes(100, (0.29, 0.29, 0.42), seed=0)
+    assert [part.numel() for part in (parts.train, parts.valid, parts.test)] == [29, 29, 42]
+    graph = graph_of(sorted(all_links(40, directed=True))[:100], 40, directed=True)
+    split = split_edges(graph, 0.29, 0.1, seed=0)
+    assert (split.valid.positive.shape[1], split.test.positive.shape[1]) == (29, 10)
+
+
+@pytest.mark.parametrize("share", [0.01, 0.05, 0.1, 0.15, 0.2, 0.3, 0.6, 0.8, 0.85, 0.89])
+def test_shares_of_recipes_have_always_been_right(share):
+    """Figures of earlier versions have splits of the same sizes."""
+    totals = torch.arange(1, 3_000_000, dtype=torch.float64)
+    assert (share * totals + 1e-9).floor().equal((share * totals).trunc())
+
+
+@pytest.mark.parametrize("wrong", [{"valid_edges": math.nan}, {"test_edges": -0.1}, {"nodes": (0.1, math.nan, 0.8)}])
+def test_shares_that_are_none_are_refused_at_once(wrong):
+    with pytest.raises(ValueError, match=f"^{next(iter(wrong))}: .*must lie in"):
+        SplitConfig(**wrong)
 
 
 def test_node_splits_follow_their_seed():

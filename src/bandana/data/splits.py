@@ -43,6 +43,13 @@ class SplitConfig:
     nodes: tuple[float, float, float] = (0.1, 0.1, 0.8)
     """Training, validation and test share of the nodes, where the data set has no official split."""
 
+    def __post_init__(self) -> None:
+        for name in ("valid_edges", "test_edges"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name}: must lie in [0, 1), got {getattr(self, name)}")
+        if not all(0 < share < 1 for share in self.nodes):
+            raise ValueError(f"nodes: shares must lie in (0, 1), got {list(self.nodes)}")
+
 
 @dataclass(frozen=True, eq=False)
 class NodeSplit:
@@ -111,7 +118,7 @@ def split_nodes(nodes: int | Tensor, ratios: tuple[float, float, float] = (0.1, 
     total, asked = labelled.numel(), math.fsum(ratios)
     if not (all(ratio > 0 for ratio in ratios) and asked <= 1 + 1e-9):
         raise UserError(f"split_nodes: ratios must be positive and add up to at most 1, got {ratios}.")
-    sizes = [int(ratio * total) for ratio in ratios]
+    sizes = [_share_of(total, ratio) for ratio in ratios]
     if asked >= 1 - 1e-9:
         sizes[2] = total - sizes[0] - sizes[1]
     if min(sizes) < 1:
@@ -252,6 +259,11 @@ def verify(split: EdgeSplit, whole: Graph | None = None) -> None:
         raise LeakError(f"This is not the split that was certified: {claimed.digest} has become {found.digest}.")
 
 
+def _share_of(total: int, share: float) -> int:
+    """The share rounded down, as on paper: in floating point 0.29 of 100 falls just short of 29."""
+    return math.floor(share * total + 1e-9)
+
+
 def _held_out_sizes(graph: Graph, valid: float, test: float) -> tuple[int, int]:
     if valid == test == 0:
         return 0, 0
@@ -260,7 +272,7 @@ def _held_out_sizes(graph: Graph, valid: float, test: float) -> tuple[int, int]:
             f"split_edges: valid and test must be positive and below 1 together, or both zero, got {valid} and {test}."
         )
     num_links = graph.links.numel()
-    num_valid, num_test = int(valid * num_links), int(test * num_links)
+    num_valid, num_test = _share_of(num_links, valid), _share_of(num_links, test)
     if num_valid < 1 or num_test < 1:
         raise UserError(
             f"split_edges: valid={valid} and test={test} of {num_links} links hold out {num_valid} and {num_test}, but "
