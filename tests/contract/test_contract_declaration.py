@@ -1,5 +1,6 @@
 """What every method says about itself, and that each of its options does something."""
 
+import math
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import FrozenInstanceError, fields, is_dataclass, replace
@@ -31,6 +32,34 @@ def test_configuration_has_defaults_and_is_frozen(cls: type[Method]) -> None:
 def test_configuration_survives_the_way_to_a_file_and_back(cls: type[Method]) -> None:
     for config in [cls.Config(), *(changed for _, changed in neighbours(cls.Config()))]:
         assert patch(cls.Config(), loads(to_toml(to_table(config)))) == config
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf])
+def test_no_number_may_be_nan_or_infinite(cls: type[Method], wrong: float) -> None:
+    """NaN passes every rule that is written as ``x < 0``."""
+    accepted = [option for option, build in fractions(cls.Config()) if survives(build, wrong)]
+    assert not accepted
+
+
+def fractions(config: Any, place: str = "") -> Iterator[tuple[str, Callable[[float], Any]]]:
+    """Every option that takes a fraction, with a function that builds the whole configuration with another."""
+    for field in fields(config):
+        value, hint = getattr(config, field.name), get_type_hints(type(config))[field.name]
+        for option, change in fractions(value, f"{place}{field.name}.") if is_dataclass(value) else ():
+            yield option, lambda new, name=field.name, change=change: replace(config, **{name: change(new)})
+        if hint is float or (get_origin(hint) in (Union, UnionType) and float in get_args(hint)):
+            yield place + field.name, lambda new, name=field.name: replace(config, **{name: new})
+        if isinstance(value, tuple) and any(isinstance(item, float) for item in value):
+            first = f"{place}{field.name}[0]"
+            yield first, lambda new, name=field.name, rest=value[1:]: replace(config, **{name: (new, *rest)})
+
+
+def survives(build: Callable[[float], Any], value: float) -> bool:
+    try:
+        build(value)
+    except ValueError:
+        return False
+    return True
 
 
 def test_options_are_explained(cls: type[Method]) -> None:

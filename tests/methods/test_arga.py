@@ -86,5 +86,5 @@ def test_embeddings_carry_no_noise(graph: Graph) -> None:
     quiet, loud = (build(graph, ARGAConfig(noise=noise)).eval() for noise in (0.0, 5.0))
     with torch.no_grad():
         assert quiet.embed(graph).equal(loud.embed(graph))
-    with pytest.raises(ValueError, match="noise: must not be negative, got -1"):
+    with pytest.raises(ValueError, match="noise: must not be negative nor infinite, got -1"):
         ARGAConfig(noise=-1.0)

@@ -108,8 +108,20 @@ def test_scores_are_those_of_the_decoder_on_the_embedding(hand_graph) -> None:
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("width", 0), ("num_hops", 0), ("dropout", 1.0), ("hop_decay", 0.0), ("negatives_per_link", 0.0)],
+    [
+        ("width", 0),
+        ("num_hops", 0),
+        ("dropout", 1.0),
+        ("hop_decay", 0.0),
+        ("negatives_per_link", 0.0),
+    ],
 )
 def test_what_makes_no_sense_is_refused(option: str, value: float) -> None:
     with pytest.raises(ValueError, match=f"^{option}: .*got {value}"):
         GAETunedConfig(**{option: value})
+
+
+def test_weights_of_hops_stay_numbers() -> None:
+    GAETunedConfig(num_hops=2, hop_decay=1e38)
+    with pytest.raises(ValueError, match=r"^hop_decay: leaves the range of numbers over 3 hops, got 1e\+38"):
+        GAETunedConfig(num_hops=3, hop_decay=1e38)

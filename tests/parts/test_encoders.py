@@ -221,7 +221,8 @@ def test_initial_values(batch_norm: bool) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"num_layers": 0}, "num_layers: must be at least 1, got 0"),
+        ({"num_layers": 0}, "num_layers: must be from 1 to 1000, got 0"),
+        ({"num_layers": 10**30}, "num_layers: must be from 1 to 1000, got 10{30}"),
         ({"width": 0}, "width: must be at least 1, got 0"),
         ({"dropout": 1.0}, r"dropout: must lie in \[0, 1\), got 1.0"),
         ({"dropout": -0.1}, r"dropout: must lie in \[0, 1\), got -0.1"),

@@ -7,6 +7,7 @@ an earlier block has met as rows, and what it finds counts for both sides. That 
 one for the gradient, and still a third fewer products than one walk over all ordered pairs.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -54,8 +55,8 @@ def info_nce(u: Tensor, v: Tensor, temperature: float, *, intra: bool, block_row
 
 def check_temperature(temperature: float) -> None:
     """Raise ValueError for a temperature that `info_nce` cannot take."""
-    if not temperature >= LOWEST_TEMPERATURE:
-        raise ValueError(f"temperature: must be at least {LOWEST_TEMPERATURE}, got {temperature}")
+    if not LOWEST_TEMPERATURE <= temperature < math.inf:
+        raise ValueError(f"temperature: must be at least {LOWEST_TEMPERATURE} and finite, got {temperature}")
 
 
 def _rows_at_once(z: Tensor, intra: bool) -> int:

@@ -19,6 +19,7 @@ layers have a bias; the authors' variant is ``loss = "dense"``, ``bias = false``
 of any weight is a link to reconstruct.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -43,8 +44,8 @@ class ARGAConfig:
     adversary: AdversaryConfig = field(default_factory=AdversaryConfig)
 
     def __post_init__(self) -> None:
-        if self.noise < 0:
-            raise ValueError(f"noise: must not be negative, got {self.noise}")
+        if not 0 <= self.noise < math.inf:
+            raise ValueError(f"noise: must not be negative nor infinite, got {self.noise}")
 
 
 @register("arga")

@@ -16,6 +16,7 @@ in-degrees of both ends; the authors' library takes the out-degree of the sender
 dropped in one direction only. The perceptron's weights start as Xavier-uniform.
 """
 
+import math
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -45,8 +46,8 @@ class CCASSGConfig:
         for name in ("num_layers", "width"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}: must be at least 1, got {getattr(self, name)}")
-        if not self.decorrelation >= 0:
-            raise ValueError(f"decorrelation: must not be negative, got {self.decorrelation}")
+        if not 0 <= self.decorrelation < math.inf:
+            raise ValueError(f"decorrelation: must not be negative nor infinite, got {self.decorrelation}")
 
 
 @register("cca_ssg")

@@ -33,6 +33,8 @@ from bandana.parts.deep_decoder import DecoderActivation, DeepHadamardMLP
 from bandana.parts.encoders import project
 from bandana.registry import register
 
+LARGEST_LOG = math.log(torch.finfo(torch.float32).max)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GAETunedConfig:
@@ -65,6 +67,8 @@ class GAETunedConfig:
         for name in ("hop_decay", "negatives_per_link"):
             if not 0 < getattr(self, name) < math.inf:
                 raise ValueError(f"{name}: must be positive, got {getattr(self, name)}")
+        if (self.num_hops - 1) * math.log(self.hop_decay) > LARGEST_LOG:
+            raise ValueError(f"hop_decay: leaves the range of numbers over {self.num_hops} hops, got {self.hop_decay}")
 
 
 @register("gae_tuned")

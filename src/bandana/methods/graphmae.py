@@ -18,6 +18,7 @@ edges. With `edge_drop`, every node keeps exactly one self-loop. When the number
 is replaced. Steps are full-batch: which links are in a batch does not matter.
 """
 
+import math
 from dataclasses import dataclass, field
 
 import torch
@@ -51,8 +52,8 @@ class GraphMAEConfig:
         for name in ("replace_rate", "edge_drop"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name}: must lie in [0, 1), got {getattr(self, name)}")
-        if self.exponent < 1:
-            raise ValueError(f"exponent: must be at least 1, got {self.exponent}")
+        if not 1 <= self.exponent < math.inf:
+            raise ValueError(f"exponent: must be at least 1 and finite, got {self.exponent}")
 
 
 @register("graphmae")

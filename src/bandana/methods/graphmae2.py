@@ -20,6 +20,7 @@ The order of a step is the authors': the target moves after the loss was taken a
 encoder. So it follows one step behind: at momentum 0 it is the encoder of one step earlier, at 1 the one it began as.
 """
 
+import math
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -72,10 +73,10 @@ class GraphMAE2Config:
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name}: must lie in [0, 1), got {getattr(self, name)}")
         for name in ("exponent", "blankings", "projector_width", "still_epochs"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}: must be at least 1, got {getattr(self, name)}")
-        if self.latent_weight <= 0:
-            raise ValueError(f"latent_weight: must be positive, got {self.latent_weight}")
+            if not 1 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name}: must be at least 1 and finite, got {getattr(self, name)}")
+        if not 0 < self.latent_weight < math.inf:
+            raise ValueError(f"latent_weight: must be positive and finite, got {self.latent_weight}")
         if not 0 <= self.momentum <= 1:
             raise ValueError(f"momentum: must lie in [0, 1], got {self.momentum}")
 

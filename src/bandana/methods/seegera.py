@@ -24,6 +24,7 @@ mixture's kernel vanishes beneath its floor (see parts.semi_implicit.log_mixture
 independent features.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -90,8 +91,8 @@ class SeeGeraConfig:
                 raise ValueError(f"{name}: must lie in [0, 1), got {getattr(self, name)}")
         if self.num_others < 0:
             raise ValueError(f"num_others: must not be negative, got {self.num_others}")
-        if self.kernel_floor <= 0:
-            raise ValueError(f"kernel_floor: must be positive, got {self.kernel_floor}")
+        if not 0 < self.kernel_floor < math.inf:
+            raise ValueError(f"kernel_floor: must be positive and finite, got {self.kernel_floor}")
 
 
 @register("seegera")

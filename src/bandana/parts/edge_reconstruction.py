@@ -5,6 +5,7 @@
 else from here.
 """
 
+import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from itertools import pairwise
@@ -136,8 +137,8 @@ class MaskedEdgesConfig:
         for name in ("dropout", "decoder_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name}: must lie in [0, 1), got {getattr(self, name)}")
-        if self.degree_weight < 0:
-            raise ValueError(f"degree_weight: must not be negative, got {self.degree_weight}")
+        if not 0 <= self.degree_weight < math.inf:
+            raise ValueError(f"degree_weight: must not be negative nor infinite, got {self.degree_weight}")
 
 
 class EdgeReconstruction(Method):

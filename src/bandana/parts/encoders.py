@@ -124,6 +124,10 @@ class Stack(nn.Module):
         return outputs
 
 
+MOST_LAYERS = 1000
+"""Far beyond what anyone has trained: a slip of the pen is to be refused, and not to be built."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EncoderConfig:
     """A stack of equal layers: dropout, convolution, batch norm, activation."""
@@ -137,8 +141,8 @@ class EncoderConfig:
     """Width of a learned vector per node that replaces the features; 0 reads the features."""
 
     def __post_init__(self) -> None:
-        if self.num_layers < 1:
-            raise ValueError(f"num_layers: must be at least 1, got {self.num_layers}")
+        if not 1 <= self.num_layers <= MOST_LAYERS:
+            raise ValueError(f"num_layers: must be from 1 to {MOST_LAYERS}, got {self.num_layers}")
         if self.width < 1:
             raise ValueError(f"width: must be at least 1, got {self.width}")
         if not 0 <= self.dropout < 1:
