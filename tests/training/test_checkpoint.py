@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors import SafetensorError
+from safetensors.torch import save_file
 
 from bandana.errors import UserError
 from bandana.files import write_atomically, write_text
@@ -42,6 +43,19 @@ def test_a_truncated_file_is_named(tmp_path, keep: int) -> None:
     path.write_bytes(path.read_bytes()[:keep])
     with pytest.raises(UserError, match=r"checkpoint\.safetensors"):
         checkpoint.load(path)
+
+
+@pytest.mark.parametrize("header", [{}, {"state": "{"}, {"state": "[" * 100_000}])
+def test_a_file_of_another_program_is_refused(tmp_path, header: dict[str, str]) -> None:
+    path = tmp_path / "checkpoint.safetensors"
+    save_file({"now/weight": torch.ones(2)}, path, metadata=header)
+    with pytest.raises(UserError, match="not a readable checkpoint"):
+        checkpoint.load(path)
+
+
+def test_want_of_memory_is_no_damage(tmp_path) -> None:
+    with pytest.raises(RuntimeError, match="allocate memory"), checkpoint.told_of(tmp_path):
+        raise RuntimeError("can't allocate memory")
 
 
 def test_a_failed_write_leaves_the_old_content_and_no_litter(tmp_path) -> None:

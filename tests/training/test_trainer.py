@@ -222,6 +222,43 @@ def test_optimizer_state_survives_a_checkpoint(tmp_path) -> None:
     assert all(torch.equal(before[i][key], after[i][key]) for i in before for key in before[i])
 
 
+def without(group: str) -> Callable[[Any, Any], None]:
+    return lambda tensors, state: tensors.pop(group)
+
+
+def changed(group: str, name: str, value: torch.Tensor) -> Callable[[Any, Any], None]:
+    return lambda tensors, state: tensors[group].update({name: value})
+
+
+DAMAGE: dict[str, Callable[[Any, Any], Any]] = {
+    "no weights": without("now"),
+    "no best weights": without("best"),
+    "no optimiser": without("adam.main"),
+    "weights of another width": changed("now", "encoder.weights.0", torch.ones(3, 3)),
+    "best weights of another method": changed("best", "strange", torch.ones(1)),
+    "an optimiser of another width": changed("adam.main", "0/exp_avg", torch.ones(3, 3)),
+    "an optimiser of more weights": changed("adam.main", "99/exp_avg", torch.ones(3, 3)),
+    "an optimiser without numbers": changed("adam.main", "first/exp_avg", torch.ones(3, 3)),
+    "no progress": lambda tensors, state: state.pop("progress"),
+    "a strange counter": lambda tensors, state: state.update(parsecs=12),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_checkpoint_that_does_not_fit_says_what_to_do(tmp_path: Path, damage: str) -> None:
+    graph, path = toy_graph(), tmp_path / "checkpoint.safetensors"
+    pretrain(fresh(graph), graph, SCHEDULE, seed=0, checkpoint=path)
+    tensors, state = checkpoints.load(path)
+    assert "encoder.weights.0" in tensors["now"]
+    assert "0/exp_avg" in tensors["adam.main"]
+    DAMAGE[damage](tensors, state)
+    checkpoints.save(path, tensors, state)
+    with pytest.raises(
+        UserError, match=r"checkpoint.safetensors: not a readable checkpoint \(.+\). Delete it to start"
+    ):
+        pretrain(fresh(graph), graph, SCHEDULE, seed=0, checkpoint=path)
+
+
 @given(
     epochs=st.integers(1, 40), warmup=st.integers(0, 50), cosine=st.booleans(), lr=st.floats(1e-5, 1, allow_nan=False)
 )

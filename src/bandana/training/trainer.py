@@ -240,10 +240,17 @@ def save_state(
 
 
 def resume(path: Path, method: Method, optimizers: Optimizers) -> tuple[TrainingState, dict[str, Tensor]]:
-    """Put back what `save_state` wrote; return the state and the best weights."""
+    """Put back what `save_state` wrote; return the state and the best weights.
+
+    Raises:
+        UserError: The file is damaged, or belongs to another training.
+    """
     tensors, table = checkpoints.load(path)
-    method.load_state_dict(tensors["now"])
-    for name, optimizer in optimizers.items():
-        checkpoints.restore_optimizer(optimizer, tensors[f"adam.{name}"])
+    with checkpoints.told_of(path):
+        state = TrainingState.from_table(table)
+        for weights in ("best", "now"):  # the best ones are wanted at the end only, which is late to find out
+            method.load_state_dict(tensors[weights])
+        for name, optimizer in optimizers.items():
+            checkpoints.restore_optimizer(optimizer, tensors[f"adam.{name}"])
     device = next(method.parameters()).device
-    return TrainingState.from_table(table), {name: tensor.to(device) for name, tensor in tensors["best"].items()}
+    return state, {name: tensor.to(device) for name, tensor in tensors["best"].items()}
