@@ -11,7 +11,7 @@ Z = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
 
 
 def test_a_dot_product_decoder_scores_as_the_probe_does() -> None:
-    assert end_to_end(lambda pairs: pair_scores(Z, pairs), PAIRS, ks=(1,)) == dot_product_probe(Z, PAIRS, ks=(1,))
+    assert end_to_end(lambda pairs: pair_scores(Z, pairs), PAIRS) == dot_product_probe(Z, PAIRS)
 
 
 def test_the_decoder_is_called_once_and_without_gradients() -> None:

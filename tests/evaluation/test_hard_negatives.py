@@ -9,9 +9,9 @@ from torch import Tensor
 from bandana.data.splits import EdgeSplit, split_edges
 from bandana.evaluation import hard_negatives, link_quality
 from bandana.evaluation.hard_negatives import negative_lists, random_walk
-from bandana.evaluation.heuristics import resource_allocation
 from bandana.evaluation.link_quality import balanced_average_precision, list_metrics
 from bandana.evaluation.metrics import average_precision
+from bandana.evaluation.shared_neighbours import shared_neighbours
 from bandana.graph import Graph
 
 
@@ -75,7 +75,7 @@ def test_two_steps_arrive_in_proportion_to_resource_allocation() -> None:
     ends = random_walk(graph, torch.full((walks,), start), 2, torch.Generator().manual_seed(0))
     share = torch.bincount(ends, minlength=12).double() / walks
     others = torch.tensor([node for node in range(12) if node != start])
-    expected = resource_allocation(graph, torch.stack([torch.full_like(others, start), others])).double()
+    expected = shared_neighbours(graph, torch.stack([torch.full_like(others, start), others])).allocation.double()
     torch.testing.assert_close(share[others], expected / graph.structure.row_sizes[start], rtol=0, atol=5e-3)
 
 

@@ -29,26 +29,23 @@ def adjacency_loss(
     *,
     positive_weight: float,
     scale: float,
-    include_diagonal: bool = True,
     block: int | None = None,
 ) -> Tensor:
     """``scale · mean over all N² pairs of w·y·softplus(-s) + (1 - y)·softplus(s)``, with ``s = z_i·z_j``.
 
     Args:
         z: ``[nodes, width]`` embeddings, or ``[draws, nodes, width]`` several of them.
-        structure: Square pattern of the pairs with ``y = 1``, without a diagonal.
+        structure: Square pattern of the pairs with ``y = 1``, without a diagonal: every node is linked to itself too.
         positive_weight: ``w``.
         scale: Factor of the mean.
-        include_diagonal: Whether each node is linked to itself as well.
         block: Rows, or links, handled at once.
 
     Returns:
         The scalar loss, or ``[draws]`` one for each, with gradients for `z`.
     """
     num_nodes = z.shape[-2]
-    links = torch.stack([structure.row, structure.col])
-    if include_diagonal:
-        links = torch.cat([links, torch.arange(num_nodes, device=z.device).expand(2, -1)], dim=1)
+    itself = torch.arange(num_nodes, device=z.device).expand(2, -1)
+    links = torch.cat([torch.stack([structure.row, structure.col]), itself], dim=1)
     draws = z if z.dim() == 3 else z.unsqueeze(0)
     everywhere: Tensor = _SumSoftplus.apply(draws, block)  # type: ignore[no-untyped-call]
     correction: Tensor = _LinkCorrection.apply(draws, links, positive_weight, block)  # type: ignore[no-untyped-call]

@@ -1,12 +1,10 @@
 """Dot-product probing: how well bare embeddings tell links from non-links, with nothing learned on top."""
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
 from bandana.data.splits import Pairs
-from bandana.evaluation.metrics import DEFAULT_KS, exact_auc, logit_metrics
+from bandana.evaluation.metrics import exact_auc, logit_metrics
 
 CHUNK = 4096
 """Pairs whose rows a CPU gathers at a time. Few enough that it reuses the same memory: larger chunks take twice as
@@ -34,7 +32,7 @@ def pair_scores(z: Tensor, pairs: Tensor, chunk: int | None = None) -> Tensor:
     return scores
 
 
-def dot_product_probe(z: Tensor, pairs: Pairs, ks: Sequence[int] = DEFAULT_KS) -> dict[str, float]:
+def dot_product_probe(z: Tensor, pairs: Pairs) -> dict[str, float]:
     """Rank held-out links against non-links by the dot product of their ends.
 
     The raw products are ranked. The values after a float32 sigmoid stand beside them as ``auc_sigmoid32`` and
@@ -43,9 +41,8 @@ def dot_product_probe(z: Tensor, pairs: Pairs, ks: Sequence[int] = DEFAULT_KS) -
     Args:
         z: ``[nodes, width]`` embeddings, taken on the training graph.
         pairs: Held-out links and non-links.
-        ks: Ranks for hits@K.
     """
-    return logit_metrics(pair_scores(z, pairs.positive), pair_scores(z, pairs.negative), ks)
+    return logit_metrics(pair_scores(z, pairs.positive), pair_scores(z, pairs.negative))
 
 
 def dot_product_auc(z: Tensor, pairs: Pairs, *, as_published: bool = False) -> Tensor:

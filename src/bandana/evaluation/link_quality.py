@@ -13,7 +13,7 @@ from bandana.engine.streams import generator
 from bandana.evaluation.dot_product_probe import pair_scores
 from bandana.evaluation.graph_facts import is_bipartite
 from bandana.evaluation.hard_negatives import NegativeLists, negative_lists
-from bandana.evaluation.metrics import auc, average_precision, mean_reciprocal_rank
+from bandana.evaluation.metrics import auc, average_precision, ranks
 from bandana.evaluation.samples import sample
 from bandana.evaluation.shared_neighbours import neighbour_counts, shared_neighbours
 from bandana.evaluation.sparse_vectors import sparse_pair_scores
@@ -181,11 +181,9 @@ def list_metrics(positive: Tensor, negative: Tensor) -> dict[str, float]:
 
     A tie counts half: a score that tells nothing apart lands in the middle of every list.
     """
-    above = (negative > positive.unsqueeze(1)).sum(1)
-    at_least = (negative >= positive.unsqueeze(1)).sum(1)
-    rank = 1 + (above + at_least).double() / 2
+    rank = ranks(positive, negative)
     hits = {f"hits@{k}": float((rank <= k).double().mean()) for k in KS}
-    return {"mrr": mean_reciprocal_rank(positive, negative), **hits}
+    return {"mrr": float(rank.reciprocal().mean()), **hits}
 
 
 def balanced_average_precision(positive: Tensor, negative: Tensor) -> float:

@@ -5,14 +5,14 @@ counted, never broken by storage order, and only sorting is needed: no matrix of
 """
 
 import math
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from bandana.errors import UserError
 
-DEFAULT_KS = (20, 50, 100)
+KS = (20, 50, 100)
+"""Ranks for hits@K."""
 
 
 def auc(positive: Tensor, negative: Tensor) -> float:
@@ -82,7 +82,12 @@ def hits_at_k(positive: Tensor, negative: Tensor, k: int) -> float:
 
 
 def mean_reciprocal_rank(positive: Tensor, negative: Tensor) -> float:
-    """Mean of 1/rank, with the rank half-way between winning and losing all ties, as OGB defines it.
+    """Mean of 1/rank, as OGB defines it; see `ranks`."""
+    return float(ranks(positive, negative).reciprocal().mean())
+
+
+def ranks(positive: Tensor, negative: Tensor) -> Tensor:
+    """``[P]`` places of the positives among the negatives, from 1, half-way between winning and losing all ties.
 
     Args:
         positive: ``[P]`` scores.
@@ -94,21 +99,20 @@ def mean_reciprocal_rank(positive: Tensor, negative: Tensor) -> float:
         at_least = (negative >= positive.unsqueeze(1)).sum(1)
     else:
         above, at_least = _negatives_above(positive, negative)
-    rank = 1 + (above + at_least).double() / 2
-    return float(rank.reciprocal().mean())
+    return 1 + (above + at_least).double() / 2
 
 
-def ranking_metrics(positive: Tensor, negative: Tensor, ks: Sequence[int] = DEFAULT_KS) -> dict[str, float]:
-    """All ranking metrics of ``[P]`` positive and ``[Q]`` negative scores: auc, ap, mrr, and hits@K for each K."""
+def ranking_metrics(positive: Tensor, negative: Tensor) -> dict[str, float]:
+    """All ranking metrics of ``[P]`` positive and ``[Q]`` negative scores: auc, ap, mrr, and hits@K for all `KS`."""
     return {
         "auc": auc(positive, negative),
         "ap": average_precision(positive, negative),
         "mrr": mean_reciprocal_rank(positive, negative),
-        **{f"hits@{k}": hits_at_k(positive, negative, k) for k in ks},
+        **{f"hits@{k}": hits_at_k(positive, negative, k) for k in KS},
     }
 
 
-def logit_metrics(positive: Tensor, negative: Tensor, ks: Sequence[int] = DEFAULT_KS) -> dict[str, float]:
+def logit_metrics(positive: Tensor, negative: Tensor) -> dict[str, float]:
     """`ranking_metrics` of logits, and what a float32 sigmoid would make of them.
 
     A sigmoid is increasing, so on paper it changes no ranking. In float32 it does: from a logit of about 16.64 on, the
@@ -119,7 +123,6 @@ def logit_metrics(positive: Tensor, negative: Tensor, ks: Sequence[int] = DEFAUL
     Args:
         positive: ``[P]`` logits.
         negative: ``[Q]`` logits.
-        ks: Ranks for hits@K.
 
     Returns:
         The ranking metrics; auc_sigmoid32 and ap_sigmoid32, ranked after the sigmoid; tied_share, the share of all
@@ -128,7 +131,7 @@ def logit_metrics(positive: Tensor, negative: Tensor, ks: Sequence[int] = DEFAUL
     squashed_positive, squashed_negative = positive.float().sigmoid(), negative.float().sigmoid()
     saturated = int((squashed_positive == 1).sum()) + int((squashed_negative == 1).sum())
     return {
-        **ranking_metrics(positive, negative, ks),
+        **ranking_metrics(positive, negative),
         "auc_sigmoid32": auc(squashed_positive, squashed_negative),
         "ap_sigmoid32": average_precision(squashed_positive, squashed_negative),
         "tied_share": saturated / (positive.numel() + negative.numel()),
