@@ -203,6 +203,7 @@ def _finish(
     state = trained.state
     record = SeedRecord(
         seed=trained.seed,
+        device=device.type,
         metrics=judge.score(lambda graph: embed(trained.method, graph)),
         floors=judge.floors(lambda graph: embed(trained.untrained.to(device), graph)),
         best_epoch=state.progress.best_epoch,

@@ -203,7 +203,13 @@ def test_the_next_batch_is_read_while_one_is_used() -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"parts_per_group": 0}, {"valid_links": 0.0}, {"valid_links": 0.6, "test_links": 0.5}, {"patience_seconds": 0}],
+    [
+        {"parts_per_group": 0},
+        {"valid_links": 0.0},
+        {"valid_links": 0.6, "test_links": 0.5},
+        {"patience_seconds": 0},
+        {"patience_seconds": float("nan")},
+    ],
 )
 def test_impossible_settings_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):

@@ -4,6 +4,7 @@ Nothing here knows how many processes there are. A step works on a fixed number 
 everything random about a group follows from the seed, the step and the group's place in it.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -57,8 +58,8 @@ class ShardConfig:
                 f"valid_links: must be positive and below 1 together with test_links, got {self.valid_links} "
                 f"and {self.test_links}"
             )
-        if self.patience_seconds <= 0:
-            raise ValueError(f"patience_seconds: must be positive, got {self.patience_seconds}")
+        if not 0 < self.patience_seconds < math.inf:
+            raise ValueError(f"patience_seconds: must be a positive number, got {self.patience_seconds}")
 
 
 def plan_epoch(num_parts: int, config: ShardConfig, seed: int, epoch: int) -> Tensor:
