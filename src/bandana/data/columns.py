@@ -154,7 +154,8 @@ def label_column(names: Sequence[str], place: str) -> str:
     Raises:
         UserError: There is none, or it cannot be told which.
     """
-    others = [name for name in names if name != id_column(names)]
+    own = id_column(names)
+    others = [name for name in names if name != own]
     fitting = others if len(others) == 1 else [name for name in others if plain(name) in LABEL]
     if len(fitting) != 1:
         raise UserError(

@@ -114,7 +114,7 @@ def _full_table(
     rows = _Rows(source, nodes, len(node_ids), missing, read)
     columns: list[_Column] = []
     for name in source.names:
-        if read and name not in {own, *read}:
+        if read and name != own and name not in read:
             notes.append(f"Column {name!r} of {source.name} is left out: the model has not learned from it.")
         elif name != own:
             columns.extend(_encode(rows, name, notes))
