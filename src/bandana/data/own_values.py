@@ -233,10 +233,14 @@ def _is_wrong(cell: str | None) -> bool:
 def _no_number(source: Source, column: str) -> UserError:
     values = source.table[column]
     if is_text(values.type):
-        cells = enumerate(values.to_pylist())
-        row, cell = next(((row, cell) for row, cell in cells if _is_wrong(cell)), (0, ""))
+        wrong = next(((row, cell) for row, cell in enumerate(values.to_pylist()) if _is_wrong(cell)), None)
+        if wrong is not None:
+            row, cell = wrong
+            return UserError(
+                f"{source.row(row)}: {cell[:40]!r} in column {column!r} is no number; correct it or drop the row."
+            )
         return UserError(
-            f"{source.row(row)}: {cell[:40]!r} in column {column!r} is no number; correct it or drop the row."
+            f"{source.name}: column {column!r} holds text where numbers are due; save it as a column of numbers."
         )
     return UserError(
         f"{source.name}: column {column!r} holds {values.type} where numbers are due; name another column."
