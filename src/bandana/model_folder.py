@@ -70,7 +70,7 @@ def save(folder: Path, model: TrainedModel, card: str = "") -> None:
         "features": model.features,
         "feature_names": model.feature_names,
         "nodes": model.nodes,
-        "weights_sha256": _digest(folder / WEIGHTS),
+        "weights_sha256": file_digest(folder / WEIGHTS),
         "facts": dict(model.facts),
     }
     write_text(folder / DESCRIPTION, json.dumps(description, indent=2, ensure_ascii=False) + "\n")
@@ -173,7 +173,7 @@ def _weights(
                         f"{path}: {name} has the shape {_spoken(found.get(name))}, where {DESCRIPTION} asks for "
                         f"{_spoken(expected.get(name))}; the two files are not of one model."
                     )
-            if _digest(path) != table["weights_sha256"]:
+            if file_digest(path) != table["weights_sha256"]:
                 raise UserError(f"{path}: is not the file that {DESCRIPTION} was written for; save the model anew.")
             tensors = {name: file.get_tensor(name) for name in found}
     except (OSError, SafetensorError) as problem:
@@ -193,6 +193,7 @@ def _kept(tensor: Tensor) -> Tensor:
     return tensor.detach().cpu().contiguous().clone()
 
 
-def _digest(path: Path) -> str:
+def file_digest(path: Path) -> str:
+    """What the content of a file is told apart by."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
