@@ -6,6 +6,7 @@ Starting an interpreter takes longer than a small run, so most tests call the en
 import csv
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -200,6 +201,17 @@ def test_the_summary_keeps_seeds_of_earlier_calls(tmp_path: Path, bandana: Banda
         assert bandana(*short, "--first-seed", str(first), "--seeds", str(count)).returncode == 0
     record = json.loads((tmp_path / "a" / "record.json").read_text())
     assert [seed["seed"] for seed in record["seeds"]] == [0, 1, 2]
+
+
+def test_a_copy_of_a_seed_that_somebody_keeps_is_left_alone(tmp_path: Path, bandana: Bandana) -> None:
+    words = ("run", "bandana", "karate", "--task", "link", "--set", "training.epochs=1", "-o", "a")
+    assert bandana(*words).returncode == 0
+    for name in ("seed-0-backup", "seed-", "seed-00"):
+        shutil.copytree(tmp_path / "a" / "seed-0", tmp_path / "a" / name)
+    again = bandana(*words, "--first-seed", "1")
+    assert again.returncode == 0, again.stderr
+    record = json.loads((tmp_path / "a" / "record.json").read_text())
+    assert [seed["seed"] for seed in record["seeds"]] == [0, 1]
 
 
 def test_an_occupied_folder_is_left_alone(tmp_path: Path, bandana: Bandana) -> None:
