@@ -21,7 +21,7 @@ from bandana.scale.plan import BuildPlan, Partitioner
 from bandana.scale.seal import DESCRIPTION, damaged_blocks, read_description
 from bandana.scale.store import FeatureType, Store
 from bandana.terminal.estimates import in_bytes, show_costs
-from bandana.terminal.screen import console, status
+from bandana.terminal.screen import console, said, status
 from bandana.use.infer import PARQUET, encoder_of, infer
 
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
@@ -64,10 +64,11 @@ def partition_and_show(
     with _resumable(), _bars() as tell:
         store = build_store(plan, folder, force=force, on_progress=tell)
     for note in store.notes:
-        status.print(note, style="dim")
-    console.print(
-        f"Store: [bold]{folder}[/bold]   {store.num_nodes:,} nodes, {store.num_edges:,} directed edges, "
-        f"{store.num_features:,} features, {store.num_parts:,} parts"
+        said(status, note, style="dim")
+    said(
+        console,
+        f"Store: {folder}   {store.num_nodes:,} nodes, {store.num_edges:,} directed edges, "
+        f"{store.num_features:,} features, {store.num_parts:,} parts",
     )
 
 
@@ -86,16 +87,17 @@ def verify_and_show(folder: Path) -> None:
         places = [f"{name}, block {number} (bytes from {number * size:,})" for name, number in damaged[:8]]
         more = f" and {len(damaged) - 8} more" if len(damaged) > 8 else ""
         raise UserError(f"{folder}: damaged in {'; '.join(places)}{more}; copy the store again or build it anew.")
-    console.print(f"{folder}: all {total:,} bytes in {len(table['files'])} files and {DESCRIPTION} are as written.")
+    said(console, f"{folder}: all {total:,} bytes in {len(table['files'])} files and {DESCRIPTION} are as written.")
 
 
 def _estimate_partition_and_show(plan: BuildPlan) -> None:
     with status.status("A few rows are timed …"):
         sizes, rows, metis, piece = time_partition(plan)
     costs = partition_costs(sizes, rows, piece, memory=plan.memory, metis=metis, base=resident_bytes())
-    console.print(
+    said(
+        console,
         f"About {rows:,} rows of edges, {sizes.nodes:,} nodes, {sizes.features:,} features; parts by "
-        f"{'METIS' if metis else 'streaming'}; the store will have about {in_bytes(sizes.store_bytes)}."
+        f"{'METIS' if metis else 'streaming'}; the store will have about {in_bytes(sizes.store_bytes)}.",
     )
     show_costs(f"partition {plan.edges}", costs, 1)
 
@@ -132,7 +134,7 @@ def infer_and_show(folder: Path, model: Path, out: Path, memory: str, force: boo
             on_block=lambda done, total: tell("blocks", 1, total) if world.leads else None,
         )
     if world.leads:
-        console.print(f"Vectors of {store.num_nodes:,} nodes: [bold]{out / PARQUET}[/bold]")
+        said(console, f"Vectors of {store.num_nodes:,} nodes: {out / PARQUET}")
 
 
 def bytes_of(text: str) -> int:
@@ -178,5 +180,5 @@ def _resumable() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        status.print("Stopped; the same command goes on from here.")
+        said(status, "Stopped; the same command goes on from here.")
         raise SystemExit(130) from None
