@@ -94,7 +94,14 @@ def estimate_run_and_show(
 
 
 def _experiment(method: str, dataset: str | None, changes: dict[str, Any]) -> StoreExperiment:
-    """The recipe for a store, or the configuration of an earlier run, with changes on top."""
+    """The recipe for a store, or the configuration of an earlier run, with changes on top.
+
+    Raises:
+        UserError: A change is of what the recipe is for.
+    """
+    for fixed in ("method", "dataset", "contents"):
+        if fixed in changes:
+            raise UserError(f"--set {fixed}: follows from the arguments; say bandana run METHOD STORE instead.")
     if dataset is None:
         return patch(StoreExperiment.from_table(read_toml(Path(method))), nest(changes))
     return StoreExperiment.of(method, Path(dataset), changes.pop("task", None), changes)
