@@ -10,6 +10,7 @@ import torch
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from bandana import model_folder
+from bandana.data.own_files import first_bytes
 from bandana.errors import UserError, did_you_mean
 from bandana.own.calibration import resident_bytes
 from bandana.scale.build import build_store
@@ -25,7 +26,8 @@ from bandana.terminal.screen import console, said, status
 from bandana.use.infer import PARQUET, encoder_of, infer
 
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-SMALLEST_MEMORY = 16 << 20
+SMALLEST_MEMORY, LARGEST_MEMORY = 16 << 20, 1 << 50
+LARGEST_BLOCK = 1 << 30
 LONGEST_PASS = 24 * 3600
 """Seconds that one of several processes may be behind the others."""
 
@@ -46,6 +48,8 @@ def partition_and_show(
     estimate: bool = False,
 ) -> None:
     """Build a store and say what is in it, or only what building it would cost."""
+    for table in filter(None, (edges, features, labels)):
+        first_bytes(table)
     plan = BuildPlan(
         edges=edges,
         features=features,
@@ -79,6 +83,10 @@ def verify_and_show(folder: Path) -> None:
         UserError: Something is damaged; it names the file and the block.
     """
     table = read_description(folder)
+    if not 0 < table["block_bytes"] <= LARGEST_BLOCK:
+        raise UserError(
+            f"{folder / DESCRIPTION}: block_bytes is {table['block_bytes']}, which no store has; build it anew."
+        )
     total = sum(entry["bytes"] for entry in table["files"].values())
     with _bars() as tell:
         damaged = list(damaged_blocks(folder, lambda count: tell("verify", count, total)))
@@ -141,13 +149,16 @@ def bytes_of(text: str) -> int:
     """Read a size such as 512MB, 1.5G or 2GiB.
 
     Raises:
-        UserError: It is none, or too small to do anything in.
+        UserError: It is none, too small to do anything in, or beyond all that there is.
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
-    size = int(float(match[1]) * UNITS[match[2].upper()]) if match else 0
-    if size < SMALLEST_MEMORY:
-        raise UserError(f"--memory {text!r}: give a size of at least {SMALLEST_MEMORY >> 20}MB, such as 512MB or 2GB.")
-    return size
+    size = float(match[1]) * UNITS[match[2].upper()] if match else 0.0
+    if not SMALLEST_MEMORY <= size <= LARGEST_MEMORY:
+        most = f"{LARGEST_MEMORY >> 40}TB"
+        raise UserError(
+            f"--memory {text[:40]!r}: give a size from {SMALLEST_MEMORY >> 20}MB to {most}, such as 512MB or 2GB."
+        )
+    return int(size)
 
 
 def _choice(option: str, value: str, choices: tuple[str, ...]) -> Any:
