@@ -1,7 +1,5 @@
 """No flipped byte gets past the checksums, and what is damaged is named."""
 
-import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -57,20 +55,6 @@ def test_every_byte_of_the_description_counts(folder: Path) -> None:
         with pytest.raises(UserError, match=DESCRIPTION):
             read_description(folder)
     path.write_bytes(sound)
-
-
-@pytest.mark.parametrize("size", [0, -1, 10**30])
-def test_blocks_that_would_check_nothing_are_refused(folder: Path, tmp_path: Path, size: int) -> None:
-    from bandana.terminal.scale import verify_and_show
-
-    shutil.copytree(folder, tmp_path / "store")
-    path = tmp_path / "store" / DESCRIPTION
-    table = {**json.loads(path.read_text()), "block_bytes": size}
-    del table["digest"]
-    table["digest"] = sealing.digest_of(sealing._text(table).encode())
-    path.write_text(sealing._text(table))
-    with pytest.raises(UserError, match=rf"store\.json: block_bytes is {size}, which no store has; build it anew"):
-        verify_and_show(tmp_path / "store")
 
 
 def test_the_command_names_file_and_block(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,7 +27,6 @@ from bandana.use.infer import PARQUET, encoder_of, infer
 
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 SMALLEST_MEMORY, LARGEST_MEMORY = 16 << 20, 1 << 50
-LARGEST_BLOCK = 1 << 30
 LONGEST_PASS = 24 * 3600
 """Seconds that one of several processes may be behind the others."""
 
@@ -83,10 +82,6 @@ def verify_and_show(folder: Path) -> None:
         UserError: Something is damaged; it names the file and the block.
     """
     table = read_description(folder)
-    if not 0 < table["block_bytes"] <= LARGEST_BLOCK:
-        raise UserError(
-            f"{folder / DESCRIPTION}: block_bytes is {table['block_bytes']}, which no store has; build it anew."
-        )
     total = sum(entry["bytes"] for entry in table["files"].values())
     with _bars() as tell:
         damaged = list(damaged_blocks(folder, lambda count: tell("verify", count, total)))
