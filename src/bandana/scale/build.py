@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from bandana.data.columns import edge_columns
 from bandana.data.own_source import Wanted
+from bandana.data.tables import doubts
 from bandana.errors import UserError
 from bandana.scale.features import choose_numbers, feature_names, write_features, write_labels
 from bandana.scale.ids import Book, Indices, collect_ids, load_book, save_book
@@ -109,7 +110,7 @@ def _open_edges(plan: BuildPlan) -> Stream:
         columns = edge_columns(names, asked, str(plan.edges))
         return Wanted((columns.source, columns.target), (columns.source, columns.target))
 
-    return open_stream(plan.edges, choose, [name for name in asked.values() if name is not None])
+    return open_stream(plan.edges, choose, [name for name in asked.values() if name is not None], plan.header)
 
 
 def _ids(plan: BuildPlan, streams: list[Stream], work: Path, tell: OnProgress) -> dict[str, Any]:
@@ -172,6 +173,7 @@ def _notes(
     source, target = edges.wanted.ids
     kind, count = ("directed edges", links["entries"]) if plan.directed else ("links", links["entries"] // 2)
     notes = [f"{plan.edges}: source {source!r}, target {target!r}.", *unused(edges, (source, target))]
+    notes += doubts(edges.layout, of_edges=True)
     notes.append(f"{nodes:,} nodes and {count:,} {kind}, from {read['edge rows']:,} rows.")
     if links["loops"]:
         notes.append(f"Left out, because they lead from a node to itself: {links['loops']:,} of the edges.")
