@@ -6,6 +6,7 @@ Starting an interpreter takes longer than a small run, so most tests call the en
 import csv
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -133,6 +134,10 @@ def test_the_link_task_reports_both_scorings_and_the_heuristics(tmp_path: Path, 
         (("run", "bandanna", "karate"), "There is no method 'bandanna'. Did you mean 'bandana'?"),
         (("run", "bandana", "krate"), "There is no data set 'krate'. Did you mean 'karate'?"),
         (("run", "bandana"), "name a data set too"),
+        (("run", "bandana", "x" * 300), "There is no data set 'xxx"),
+        (("run", "bandana", "karate", "--out", "x" * 300), "xxx: no file can have a name as long as this; shorten it."),
+        (("similar", "x" * 300, "--id", "1"), "xxx/run.json: no file can have a name as long as this; shorten it."),
+        (("embed", "edges.csv", "-o", "x" * 300), "xxx: no file can have a name as long as this; shorten it."),
         (("run", "bandana", "karate", "--task", "nodes"), "Did you mean 'node'?"),
         (
             ("run", "bandana", "karate", "--set", "training.epoch=3"),
@@ -200,6 +205,17 @@ def test_the_summary_keeps_seeds_of_earlier_calls(tmp_path: Path, bandana: Banda
         assert bandana(*short, "--first-seed", str(first), "--seeds", str(count)).returncode == 0
     record = json.loads((tmp_path / "a" / "record.json").read_text())
     assert [seed["seed"] for seed in record["seeds"]] == [0, 1, 2]
+
+
+def test_a_copy_of_a_seed_that_somebody_keeps_is_left_alone(tmp_path: Path, bandana: Bandana) -> None:
+    words = ("run", "bandana", "karate", "--task", "link", "--set", "training.epochs=1", "-o", "a")
+    assert bandana(*words).returncode == 0
+    for name in ("seed-0-backup", "seed-", "seed-00"):
+        shutil.copytree(tmp_path / "a" / "seed-0", tmp_path / "a" / name)
+    again = bandana(*words, "--first-seed", "1")
+    assert again.returncode == 0, again.stderr
+    record = json.loads((tmp_path / "a" / "record.json").read_text())
+    assert [seed["seed"] for seed in record["seeds"]] == [0, 1]
 
 
 def test_an_occupied_folder_is_left_alone(tmp_path: Path, bandana: Bandana) -> None:

@@ -114,6 +114,14 @@ def change(key: str, value: object) -> Callable[[Path], None]:
     return apply
 
 
+def encoder(**settings: int) -> Callable[[Path], None]:
+    def apply(folder: Path) -> None:
+        config = json.loads((folder / "model.json").read_text())["config"]
+        change("config", config | {"encoder": config["encoder"] | settings})(folder)
+
+    return apply
+
+
 def write(name: str, content: bytes) -> Callable[[Path], object]:
     return lambda folder: (folder / name).write_bytes(content)
 
@@ -151,6 +159,12 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "unknown option": (change("config", {"wide": 3}), r"model\.json: config\.wide"),
     "wrong option": (change("config", {"decoder_width": "wide"}), r"config\.decoder_width"),
     "huge spec": (change("spec", {"num_nodes": 1, "num_features": 10**9}), "the two files are not of one model"),
+    "negative spec": (change("spec", {"num_nodes": 1, "num_features": -3}), r"spec\.num_features: must be a count"),
+    "spec beyond 64 bits": (change("spec", {"num_nodes": 10**30, "num_features": 6}), r"spec\.num_nodes: must be a"),
+    "spec beyond memory": (change("spec", {"num_nodes": 1, "num_features": 1 << 62}), "no model can be built of these"),
+    "endless width": (encoder(width=10**12), "the two files are not of one model"),
+    "width beyond 64 bits": (encoder(width=10**30), "no model can be built of these settings"),
+    "endless layers": (encoder(num_layers=1000), r"holds [\d,]+ numbers, and model\.json asks for more"),
     "unknown features": (change("features", "log"), "features is 'log'"),
     "scaling without numbers": (change("features", "raw"), "scaling/deviation has the shape"),
     "names of a wrong type": (change("feature_names", 3), "feature_names"),

@@ -197,7 +197,7 @@ def run_seed(
         best_epoch=state.progress.best_epoch,
         epochs=state.epoch,
         seconds={"pretrain": state.seconds, "evaluate": time.perf_counter() - started},
-        diagnostics=_mean_of(state.history, method.diagnostics()),
+        diagnostics={name: fmean(row[name] for row in state.history) for name in method.diagnostics()},
         history=state.history,
         split={**asdict(edges.certificate), **evaluation.certified},
         device=device.type,
@@ -282,11 +282,6 @@ def monitor_of(experiment: Experiment, method: Method, edges: EdgeSplit) -> Call
 
     scored = Recorded(score) if edges.train.device.type == "cuda" and method.replayable else score
     return lambda: checked_score(scored())
-
-
-def _mean_of(history: list[dict[str, float]], names: Iterable[str]) -> dict[str, float]:
-    """The mean of some columns of the history."""
-    return {name: fmean(row[name] for row in history) for name in names}
 
 
 def _decoder(method: Method, graph: Graph) -> Callable[[Tensor], Tensor] | None:

@@ -108,6 +108,11 @@ class GraphSpec:
     num_nodes: int
     num_features: int
 
+    def __post_init__(self) -> None:
+        for name, count in (("num_nodes", self.num_nodes), ("num_features", self.num_features)):
+            if not 0 <= count < 1 << 63:
+                raise ValueError(f"{name}: must be a count that fits into 64 bits, got {str(count)[:20]}")
+
     @classmethod
     def of(cls, graph: Graph) -> "GraphSpec":
         return cls(graph.num_nodes, graph.num_features)

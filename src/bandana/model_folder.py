@@ -2,18 +2,20 @@
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from bandana import __version__
 from bandana.config import patch, to_table
 from bandana.data.features import Preprocessing, Scaling
-from bandana.errors import UserError
+from bandana.errors import UserError, first_line
 from bandana.files import write_atomically, write_text
 from bandana.method import GraphSpec
 from bandana.own.trained import TrainedModel, weight_shapes
@@ -24,6 +26,8 @@ DESCRIPTION, WEIGHTS, CARD = "model.json", "weights.safetensors", "README.md"
 KNOWN_FILES = {DESCRIPTION, WEIGHTS, CARD}
 LARGEST_DESCRIPTION = 16 << 20
 """Bytes of a ``model.json`` that is read at all; ours have a few thousand."""
+WEIGHTS_SLACK = 2
+"""Times as many as there are: a method may lay out a weight and then put another in its place."""
 KINDS: dict[str, Any] = {
     "method": str,
     "config": dict,
@@ -75,7 +79,7 @@ def save(folder: Path, model: TrainedModel, card: str = "") -> None:
         "features": model.features,
         "feature_names": model.feature_names,
         "nodes": model.nodes,
-        "weights_sha256": _digest(folder / WEIGHTS),
+        "weights_sha256": file_digest(folder / WEIGHTS),
         "facts": dict(model.facts),
     }
     write_text(folder / DESCRIPTION, json.dumps(description, indent=2, ensure_ascii=False) + "\n")
@@ -95,7 +99,7 @@ def load(folder: Path) -> TrainedModel:
         spec = patch(GraphSpec(1, 1), table["spec"], "spec.")
     except UserError as problem:
         raise UserError(f"{folder / DESCRIPTION}: {problem}") from None
-    weights, scaling = _weights(folder / WEIGHTS, table, weight_shapes(table["method"], config, spec), spec)
+    weights, scaling = _weights(folder / WEIGHTS, table, config, spec)
     method = method_class(config, spec)
     method.load_state_dict(weights)
     return TrainedModel(
@@ -162,23 +166,50 @@ def _description(path: Path) -> dict[str, Any]:
     return table
 
 
+def _shapes(method: str, config: Any, spec: GraphSpec, path: Path, found: int) -> dict[str, tuple[int, ...]]:
+    """The shapes of a method's weights, without going on far beyond as many as were found in their file."""
+    left = WEIGHTS_SLACK * found
+
+    def count(module: nn.Module, name: str, parameter: nn.Parameter) -> None:
+        nonlocal left
+        left -= parameter.numel()
+        if left < 0:
+            raise UserError(
+                f"{path}: holds {found:,} numbers, and {DESCRIPTION} asks for more; the two files are not of one model."
+            )
+
+    counting = register_module_parameter_registration_hook(count)
+    try:
+        return weight_shapes(method, config, spec)
+    except UserError:
+        raise
+    except Exception as problem:
+        raise UserError(
+            f"{path.parent / DESCRIPTION}: no model can be built of these settings ({first_line(problem)}); save it "
+            f"anew."
+        ) from None
+    finally:
+        counting.remove()
+
+
 def _weights(
-    path: Path, table: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]], spec: GraphSpec
+    path: Path, table: Mapping[str, Any], config: Any, spec: GraphSpec
 ) -> tuple[dict[str, Tensor], Scaling | None]:
     """The tensors, after their names and sizes in the file's header were found to be the expected ones."""
-    expected = {f"method/{name}": shape for name, shape in shapes.items()}
-    if table["features"] == "standardised":
-        expected |= {f"scaling/{name}": (spec.num_features,) for name in Scaling._fields}
     try:
         with safe_open(path, framework="pt") as file:
             found = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+            shapes = _shapes(table["method"], config, spec, path, sum(map(math.prod, found.values())))
+            expected = {f"method/{name}": shape for name, shape in shapes.items()}
+            if table["features"] == "standardised":
+                expected |= {f"scaling/{name}": (spec.num_features,) for name in Scaling._fields}
             for name in sorted(expected.keys() | found.keys()):
                 if expected.get(name) != found.get(name):
                     raise UserError(
                         f"{path}: {name} has the shape {_spoken(found.get(name))}, where {DESCRIPTION} asks for "
                         f"{_spoken(expected.get(name))}; the two files are not of one model."
                     )
-            if _digest(path) != table["weights_sha256"]:
+            if file_digest(path) != table["weights_sha256"]:
                 raise UserError(f"{path}: is not the file that {DESCRIPTION} was written for; save the model anew.")
             tensors = {name: file.get_tensor(name) for name in found}
     except (OSError, SafetensorError) as problem:
@@ -198,6 +229,7 @@ def _kept(tensor: Tensor) -> Tensor:
     return tensor.detach().cpu().contiguous().clone()
 
 
-def _digest(path: Path) -> str:
+def file_digest(path: Path) -> str:
+    """What the content of a file is told apart by."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

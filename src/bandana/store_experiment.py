@@ -119,7 +119,10 @@ def _shards_of(split: SplitConfig, parts: int) -> ShardConfig:
 
 def is_store(name: str | None) -> bool:
     """Whether a name is the folder of a store."""
-    return name is not None and (Path(name) / DESCRIPTION).is_file()
+    try:
+        return name is not None and (Path(name) / DESCRIPTION).is_file()
+    except OSError:  # no file could have such a name
+        return False
 
 
 def run_store(

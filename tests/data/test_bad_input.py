@@ -21,6 +21,8 @@ from hypothesis import strategies as st
 from bandana.data import own_source, own_text
 from bandana.data.tables import read_graph
 from bandana.errors import UserError
+from bandana.scale.build import build_store
+from bandana.scale.plan import BuildPlan
 
 GOOD = "source,target\na,b\nb,c\nc,a\n"
 Content = bytes | str | pa.Table
@@ -153,6 +155,22 @@ BAD = {
         place="features, row 2",
         says="2 numbers where others have 1; give",
     ),
+    "text in a list": Bad(
+        features=parquet(pa.table({"id": ["a", "b", "c"], "v": [["1", "2"], ["3", "4"], ["5", "x"]]})),
+        place="features, row 3",
+        says="'x' in column 'v' is no number; correct",
+    ),
+    "text in a list after a missing one": Bad(
+        features=parquet(pa.table({"id": ["a", "b", "c"], "v": [["1", "2"], None, ["5", "x"]]})),
+        place="features, row 3",
+        says="'x' in column 'v' is no number; correct",
+    ),
+    "lists of numbers as text": Bad(
+        features=parquet(pa.table({"id": ["a", "b", "c"], "v": [["1"], ["2"], ["3"]]})),
+        place="features",
+        says="'v' holds text where numbers are due; save",
+    ),
+    "an endless cell": Bad(f"a,b\n{'x' * 140_000},c\n", says="over 131,072 characters; look for a quotation mark"),
     "sparse entry twice": Bad(
         features="id,feature,value\na,f,1\nb,f,2\na,f,1\n", place="features, line 4", says="before; keep"
     ),
@@ -217,6 +235,18 @@ def test_a_folder_and_a_file_that_is_not_there(tmp_path: Path) -> None:
     one_sentence(lambda: read_graph(absent), str(absent), "no such file. Did you mean 'edges.csv'")
     nowhere = tmp_path / "no" / "edges.csv"
     one_sentence(lambda: read_graph(nowhere), str(nowhere), "no such file. Correct the path")
+
+
+def test_what_can_be_read_only_once_is_refused(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for read in (read_graph, lambda path: build_store(BuildPlan(edges=path, parts=1), tmp_path / "store")):
+        one_sentence(lambda read=read: read(pipe), str(pipe), "no file on disk, and a table is read twice; write it")
+
+
+def test_a_name_that_no_file_can_have(tmp_path: Path) -> None:
+    absent = tmp_path / ("x" * 300)
+    one_sentence(lambda: read_graph(absent), str(absent), r"cannot be opened \(File name too long\); correct the path")
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="the superuser may read everything")

@@ -17,6 +17,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
 
 from bandana.data import datasets, raw_files
 from bandana.data.datasets import DATASETS, Dataset, load, presence
@@ -305,6 +307,18 @@ def test_a_changed_file_is_read_again(tmp_path: Path, reads: list[Path]) -> None
 def test_two_roots_do_not_share_a_copy(tmp_path: Path, reads: list[Path]) -> None:
     for name in ("one", "two", "one", "two"):
         load("wikics", write_wikics(tmp_path / name) if not (tmp_path / name).exists() else tmp_path / name)
+    assert len(reads) == 2
+
+
+def test_a_copy_that_points_astray_is_made_again(tmp_path: Path, own_cache: Path, reads: list[Path]) -> None:
+    root = write_wikics(tmp_path / "root")
+    first = load("wikics", root)
+    (copy,) = (own_cache / "prepared").iterdir()
+    with safe_open(copy, framework="pt") as file:
+        metadata, tensors = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    tensors["edges.transposed_col"][0] ^= 1 << 36
+    save_file(tensors, copy, metadata)
+    assert_same(first.graph, load("wikics", root).graph)
     assert len(reads) == 2
 
 

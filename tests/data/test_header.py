@@ -10,9 +10,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from bandana.data.columns import KNOWN, ROWS_OF_ONE_SHAPE, TIME, WEIGHT, detect_layout, is_number, plain
-from bandana.data.tables import OwnGraph, read_graph
+from bandana.data.columns import KNOWN, ROWS_OF_ONE_SHAPE, TIME, WEIGHT, Header, detect_layout, is_number, plain
+from bandana.data.own_source import Wanted
+from bandana.data.tables import OwnGraph, doubts, read_graph
 from bandana.errors import UserError
+from bandana.scale.reading import open_stream
 
 Edge = tuple[str, str]
 
@@ -104,6 +106,19 @@ def test_what_is_certain_and_what_is_not(first: str, rest: str, header: bool, ce
 def test_too_few_rows_show_no_form() -> None:
     rows = [f"u{number},v{number}" for number in range(ROWS_OF_ONE_SHAPE - 1)]
     assert not detect_layout("\n".join(["wine,other", *rows]), "edges.csv", (), "guess").header
+
+
+def test_a_stream_takes_a_header_for_what_it_is_asked_to(tmp_path: Path) -> None:
+    rows = [(f"u{number}", f"v{number}") for number in range(ROWS_OF_ONE_SHAPE)]
+    path = write(tmp_path / "edges.csv", [("wine", "other"), *rows])
+    expected: dict[Header, int] = {"guess": 0, "yes": 0, "no": 1, "usual": 1}
+    for header, count in expected.items():
+        stream = open_stream(path, lambda names: Wanted(tuple(names), tuple(names)), (), header)
+        assert sum(piece.table.num_rows for piece in stream.pieces(7)) == len(rows) + count
+        assert any("say --header no" in note for note in doubts(stream.layout, of_edges=True)) == (header == "guess")
+    pq.write_table(pa.table({"a": ["x"], "b": ["y"]}), tmp_path / "edges.parquet")
+    with pytest.raises(UserError, match=r"--header: .*edges\.parquet is no text"):
+        open_stream(tmp_path / "edges.parquet", lambda names: Wanted(tuple(names), tuple(names)), (), "yes")
 
 
 def test_the_option_is_refused_where_columns_have_names_in_any_case(tmp_path: Path) -> None:

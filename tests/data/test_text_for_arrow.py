@@ -86,17 +86,54 @@ def test_pieces_end_where_rows_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert read.column(1).to_pylist() == [f"n{row}" for row in range(ROWS)]
 
 
+REFUSED = {
+    "too few cells": ("m,n\n", r"has 2 cells where 3 are due \('m,n'\); complete the row"),
+    "no number": ("m,n,heavy\n", "'heavy' in column 'weight' is no number; correct it or drop the row"),
+    "a quotation mark in it": ("m,n,it's\n", "\"it's\" in column 'weight' is no number"),
+    "a quotation mark left open": ('m,"n,1\nm,n,1\n', "a quotation mark is opened and not closed"),
+}
+
+
 @pytest.mark.parametrize("name", ["plain", "gzip"])
-@pytest.mark.parametrize("line", ["m,n\n", "m,n,heavy\n"])
-def test_rows_are_counted_from_the_first_piece(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, line: str
+@pytest.mark.parametrize("what", REFUSED)
+@pytest.mark.parametrize("block", [FEW_BYTES, 1 << 20])
+def test_what_is_wrong_with_a_row_is_said_by_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, what: str, block: int
 ) -> None:
-    monkeypatch.setattr(own_text, "BLOCK", FEW_BYTES)
-    text = (COMMAS + line).encode()
+    monkeypatch.setattr(own_text, "BLOCK", block)
+    line, sentence = REFUSED[what]
+    text = ("# about\n" + COMMAS + "\n\n" + line).encode()
     path = tmp_path / "edges"
     path.write_bytes(gzip.compress(text) if name == "gzip" else text)
-    with pytest.raises(UserError, match=rf"Row #{ROWS + 2}: "):
+    with pytest.raises(UserError, match=rf"edges, line {ROWS + 5}: {sentence}"):
         by_pieces(path)
+
+
+@pytest.mark.parametrize("read", [whole, by_pieces])
+def test_text_that_is_no_text_is_said_by_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: Callable[[Path], pa.Table]
+) -> None:
+    monkeypatch.setattr(own_text, "BLOCK", 1 << 10)
+    path = tmp_path / "edges"
+    path.write_bytes((COMMAS + "Müller,n,1\n").encode("latin-1"))
+    with pytest.raises(UserError, match=rf"edges, line {ROWS + 2}: holds text that is not UTF-8; save"):
+        read(path)
+
+
+def test_a_piece_names_the_lines_of_its_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_text, "BLOCK", FEW_BYTES)
+    path = tmp_path / "edges"
+    path.write_text("# about\n" + COMMAS.replace("\nm20,", "\n\nm20,"))
+    pieces = list(open_stream(path, ids_and_a_number).pieces(3))
+    lines = [piece.row(number) for piece in pieces for number in range(piece.table.num_rows)]
+    assert lines == [f"{path}, line {row + 3 + (row >= 20)}" for row in range(ROWS)]
+
+
+def test_a_piece_holds_the_texts_of_its_own_rows_alone(tmp_path: Path) -> None:
+    path = tmp_path / "edges"
+    path.write_text(COMMAS)
+    for piece in open_stream(path, ids_and_a_number).pieces(3):
+        assert piece.table.schema.types[:2] == [pa.string(), pa.string()]
 
 
 def test_a_row_longer_than_a_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,6 +142,26 @@ def test_a_row_longer_than_a_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     path.write_text(COMMAS + "m," + "n" * 5 * FEW_BYTES + ",1\n")
     with pytest.raises(UserError, match=r"a row is longer than 64 bytes; look for a quotation mark"):
         by_pieces(path)
+
+
+@pytest.mark.parametrize("read", [whole, by_pieces])
+def test_blanks_without_a_line_break_are_refused_before_they_fill_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: Callable[[Path], pa.Table]
+) -> None:
+    monkeypatch.setattr(own_text, "BLOCK", 1 << 20)
+    path = tmp_path / "edges"
+    path.write_text(BLANKS + "m  n " * (1 << 20))
+    taken, real = 0, own_text.end_of_rows
+
+    def counting(text: bytes) -> int:
+        nonlocal taken
+        taken += len(text)
+        return real(text)
+
+    monkeypatch.setattr(own_text, "end_of_rows", counting)
+    with pytest.raises(UserError, match=r"a row is longer than 1048576 bytes; look for a quotation mark"):
+        read(path)
+    assert taken < 4 << 20
 
 
 @pytest.mark.slow

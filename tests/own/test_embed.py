@@ -1,11 +1,14 @@
 """From an edge list to a folder of vectors, and what the folder can be used for."""
 
 import csv
+import hashlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from bandana.data.tables import OwnGraph, read_graph
 from bandana.errors import UserError
@@ -173,6 +176,49 @@ def test_what_somebody_put_beside_a_model_is_never_replaced(done: Embedded, tmp_
 def test_a_damaged_folder_is_refused_in_words(folder: Path, name: str) -> None:
     (folder / name).write_bytes(b"\x00\x01broken")
     with pytest.raises(UserError, match=r"run\.json|damaged|embeddings"):
+        open_output(folder)
+
+
+@pytest.mark.parametrize("sealed", [True, False])
+def test_a_flipped_bit_of_the_graph_is_noticed(folder: Path, sealed: bool) -> None:
+    """Followed, such an index leads anywhere in memory. Folders of earlier versions have no digest."""
+    graph, record = folder / outputs.GRAPH, folder / outputs.RECORD
+    said = json.loads(record.read_text())
+    assert said[outputs.GRAPH_DIGEST] == hashlib.sha256(graph.read_bytes()).hexdigest()
+    if not sealed:
+        record.write_text(json.dumps({key: value for key, value in said.items() if key != outputs.GRAPH_DIGEST}))
+        assert open_output(folder).graph.num_nodes == 40
+    what = r"graph\.safetensors is not the file that run\.json was" if sealed else "its edges or features point out of"
+    tensors = load_file(graph)
+    for name in sorted(tensors.keys() - {"y", "x.values"}):
+        broken = {key: tensor.clone() for key, tensor in tensors.items()}
+        broken[name][1] ^= 1 << 36
+        save_file(broken, graph, {"format": "1", "directed": "False"})
+        with pytest.raises(UserError, match=rf"damaged \({what}.*\)\. Run bandana embed again"):
+            open_output(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("edges.transposed_entry", lambda entries: entries[[0, *range(len(entries) - 1)]]),
+        ("edges.rowptr", lambda pointers: pointers.flip(0)),
+        ("edges.rowptr", lambda pointers: pointers[:0]),
+        ("edges.transposed_rowptr", lambda pointers: pointers[:-1]),
+        ("edges.col", lambda columns: columns[:-1]),
+        ("edges.col", lambda columns: columns.int()),
+        ("edges.row", lambda rows: -rows - 1),
+        ("y", lambda labels: labels[:-1]),
+    ],
+)
+def test_a_graph_that_is_not_of_one_piece_is_refused(
+    folder: Path, name: str, change: Callable[[torch.Tensor], torch.Tensor]
+) -> None:
+    graph, record = folder / outputs.GRAPH, folder / outputs.RECORD
+    record.write_text(json.dumps(json.loads(record.read_text()) | {outputs.GRAPH_DIGEST: None}))
+    tensors = {"y": torch.zeros(40, dtype=torch.long)} | load_file(graph)
+    save_file(tensors | {name: change(tensors[name]).contiguous()}, graph, {"format": "1", "directed": "False"})
+    with pytest.raises(UserError, match=r"point out of the graph|are not of one graph"):
         open_output(folder)
 
 

@@ -216,7 +216,7 @@ def test_only_what_a_change_touches_is_done_again(tmp_path: Path, worked: list[s
     asked = BuildPlan(**paths, parts=2, partitioner="stream")
     stopped_before_the_seal(asked, tmp_path / "store")
     worked.clear()
-    with pytest.raises(UserError, match="cannot be opened"):
+    with pytest.raises(UserError, match="Did you mean .edges.csv."):
         build_store(replace(asked, edges=tmp_path / "edgs.csv"), tmp_path / "store")
     assert worked == []  # and nothing is lost by the slip
     with paths["labels"].open("a") as file:
@@ -309,14 +309,14 @@ def test_force_replaces_stores_and_nothing_else(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "line", "message"),
     [
-        ("features", "-50,1,2,3", "has had a row before"),
+        ("features", "-50,1,2,3", r"features\.csv, line 38: the node '-50' has had a row before"),
         ("features", "1000000,1,inf,3", "is missing, infinite or beyond float32"),
         ("features", "1000000,1,,3", "is missing, infinite or beyond float32"),
-        ("features", "1000000,1,big,3", "damaged, or not a table of numbers"),
-        ("features", "1000000,1", "damaged, or not a table of numbers"),
-        ("labels", "77777,a", "is in no edge"),
-        ("labels", "-50,b", "has had a row before"),
-        ("edges", "1,,3", "the id in column 'source' is missing"),
+        ("features", "1000000,1,big,3", r"features\.csv, line 38: 'big' in column 'x1' is no number; correct"),
+        ("features", "1000000,1", r"features\.csv, line 38: has 2 cells where 4 are due"),
+        ("labels", "77777,a", "line 20: .*is in no edge"),
+        ("labels", "-50,b", "line 20: .*has had a row before"),
+        ("edges", "1,,3", r"edges\.csv, line 242: the id in column 'source' is missing"),
     ],
 )
 def test_mistakes_are_named(tmp_path: Path, name: str, line: str, message: str) -> None:
@@ -393,3 +393,20 @@ def test_lists_of_numbers_are_spread_out(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": [1, 2, 3], "x": [[1.0, 2.0], [1.0, 2.0], [1.0]]}), features)
     with pytest.raises(UserError, match="row 3: the list in column 'x'"):
         build_store(BuildPlan(edges=edges, features=features, parts=1), tmp_path / "other")
+
+
+@pytest.mark.parametrize(
+    ("x", "sentence"),
+    [
+        ([["1", "x"], ["3", "4"], ["5", "6"]], "row 1: 'x' in column 'x' is no number; correct"),
+        ([["1", "2"], ["3", "4"], ["5", "6"]], r"features\.parquet: column 'x' holds text where numbers are due; save"),
+        (["1", "2", "3"], r"features\.parquet: column 'x' holds text where numbers are due; save it"),
+        (["y", "2", "3"], "row 1: 'y' in column 'x' is no number; correct"),
+    ],
+)
+def test_text_where_numbers_are_due_is_named_by_its_row(tmp_path: Path, x: list[Any], sentence: str) -> None:
+    edges, features = tmp_path / "edges.parquet", tmp_path / "features.parquet"
+    pq.write_table(pa.table({"source": [1, 2, 3], "target": [2, 3, 1]}), edges)
+    pq.write_table(pa.table({"id": [1, 2, 3], "x": x}), features)
+    with pytest.raises(UserError, match=sentence):
+        build_store(BuildPlan(edges=edges, features=features, parts=1), tmp_path / "store")

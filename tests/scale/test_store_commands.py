@@ -47,12 +47,40 @@ def test_from_tables_to_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     torch.testing.assert_close(found.vectors[order], model.embed(graph), rtol=1e-5, atol=1e-6)
 
 
+def test_a_header_with_unusual_names_is_no_edge_and_the_user_has_the_last_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    Path("edges.csv").write_text("person_a,person_b\n" + "".join(f"n{a},n{(a * 7 + 1) % 50}\n" for a in range(50)))
+    for words, nodes, remark in (
+        ((), 50, "is taken as a header; if it is an edge, say --header no"),
+        (("--header", "yes"), 50, ""),
+        (("--header", "no"), 52, ""),
+    ):
+        assert call(monkeypatch, "partition", "edges.csv", "store", "-k", "2", "--force", *words) == 0
+        said = " ".join("".join(capsys.readouterr()).split())
+        assert f"{nodes} nodes" in said
+        assert ("--header" in said) == bool(remark)
+        assert remark in said
+        assert call(monkeypatch, "partition", "edges.csv", "store", "-k", "2", "--estimate", *words) == 0
+        capsys.readouterr()
+    assert call(monkeypatch, "partition", "edges.csv", "other", "--header", "maybe") == 2
+    assert "--header 'maybe': there is no such choice" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
         (("partition", "edges.csv", "store", "--partitioner", "metris"), "Did you mean 'metis'"),
         (("partition", "edges.csv", "store", "--memory", "lots"), "give a size"),
-        (("partition", "absent.csv", "store"), "absent.csv"),
+        (("partition", "edges.csv", "store", "--memory", "9" * 400), "give a size from 16MB to 1024TB"),
+        (("partition", "edges.csv", "store", "--memory", "1025TB"), "give a size from 16MB to 1024TB"),
+        (("partition", "absent.csv", "store"), "absent.csv: there is no such file"),
+        (("partition", "edges.csv", "s" * 300), "sss: no file can have a name as long as this; shorten it."),
+        (("partition", "x" * 300, "store"), "xxx: cannot be opened (File name too long); correct the path"),
+        (("partition", "edges.csv", "store", "--labels", "no.csv"), "no.csv: there is no such file"),
+        (("verify", "s" * 300), "no file can have a name as long as this"),
         (("verify", "."), "is no store"),
         (("infer", ".", "--model", "absent"), "absent"),
     ],

@@ -160,6 +160,9 @@ def test_other_settings_in_the_same_folder_are_refused(command: Command) -> None
     other = command(*words, "--set", "training.lr=0.5")
     assert other.code == 2
     assert "other settings" in other.err
+    again = command("run", "out/config.toml", "--set", "method=bandana", "--device", "cpu", "--out", "out")
+    assert again.code == 2
+    assert "--set method: follows from the arguments" in again.err
 
 
 QUICK_GAE = [
@@ -179,6 +182,10 @@ QUICK_GAE = [
         (("bandana", "store", "--set", "model.encoder.node_embedding=4"), "node embeddings"),
         (("bandana", "store", "--set", "shards.parts_per_group=3"), "the store has 8 parts"),
         (("bandana", "store", "--set", "shards.parts=3"), "shards.parts"),
+        (("bandana", "store", "--set", "method=gae"), "--set method: follows from the arguments; say bandana run"),
+        (("bandana", "store", "--set", "dataset=cora"), "--set dataset: follows from the arguments"),
+        (("bandana", "store", "--set", "contents=''"), "--set contents: follows from the arguments"),
+        (("bandana", "store", "--estimate", "--set", "method=gae"), "--set method: follows from the arguments"),
         (("bandana", "store", "--set", "shards.parts_per_group=1", "--set", "model.target=released"), "released"),
     ],
 )

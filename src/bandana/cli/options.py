@@ -1,13 +1,30 @@
 """The command itself, and the options that several verbs share."""
 
+import errno
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from bandana import __version__
+from bandana.errors import UserError
+
+
+class Verbs(TyperGroup):
+    """All verbs, with one answer to names that are too long for any file."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except OSError as problem:
+            if problem.errno != errno.ENAMETOOLONG:
+                raise
+            raise UserError(f"{problem.filename}: no file can have a name as long as this; shorten it.") from None
+
 
 app = typer.Typer(
+    cls=Verbs,
     help="Node embeddings from a graph without labels.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,

@@ -22,6 +22,7 @@ def partition(
     directed: Annotated[bool, typer.Option("--directed", help="Edges go one way.")] = False,
     source: Annotated[str | None, typer.Option("--source-column", help="Where an edge starts.")] = None,
     target: Annotated[str | None, typer.Option("--target-column", help="Where it leads.")] = None,
+    header: Annotated[str, typer.Option(help="Whether the first line of EDGES is one: guess, yes or no.")] = "guess",
     partitioner: Annotated[str, typer.Option(help="metis, stream, or auto: metis where the graph fits.")] = "auto",
     precision: Annotated[str, typer.Option(help="How features are kept: float32 or float16.")] = "float32",
     memory: Memory = "1GB",
@@ -39,7 +40,20 @@ def partition(
 
     columns = {"source": source, "target": target}
     partition_and_show(
-        edges, store, features, labels, parts, directed, columns, partitioner, precision, memory, seed, force, estimate
+        edges,
+        store,
+        features,
+        labels,
+        parts,
+        directed,
+        columns,
+        header,
+        partitioner,
+        precision,
+        memory,
+        seed,
+        force,
+        estimate,
     )
 
 

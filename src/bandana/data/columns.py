@@ -91,7 +91,7 @@ def detect_layout(head: str, place: str, asked: Iterable[str], header: Header = 
     delimiter = _delimiter(lines, place)
     squeeze = delimiter in " \t" and any(re.search(r"^\s|\s$|[ \t]{2}", line) for line in lines) and not _tabbed(lines)
     delimiter = " " if squeeze else delimiter
-    cells = [tuple(cell.strip() for cell in row) for row in _split(lines, delimiter, squeeze)]
+    cells = [tuple(cell.strip() for cell in row) for row in _split(lines, delimiter, squeeze, place)]
     guess = _Guess(header == "yes", certain=True)
     if header in ("usual", "guess"):
         guess = _guess(cells[0], cells[1:], set(asked), by_shape=header == "guess")
@@ -154,7 +154,8 @@ def label_column(names: Sequence[str], place: str) -> str:
     Raises:
         UserError: There is none, or it cannot be told which.
     """
-    others = [name for name in names if name != id_column(names)]
+    own = id_column(names)
+    others = [name for name in names if name != own]
     fitting = others if len(others) == 1 else [name for name in others if plain(name) in LABEL]
     if len(fitting) != 1:
         raise UserError(
@@ -177,7 +178,7 @@ def _delimiter(lines: Sequence[str], place: str) -> str:
     """The delimiter that splits all lines into equally many cells, else the one that splits most of them alike."""
 
     def agreement(delimiter: str) -> float:
-        widths = [len(row) for row in _split(lines, delimiter, squeeze=delimiter == " ")]
+        widths = [len(row) for row in _split(lines, delimiter, delimiter == " ", place)]
         return max((widths.count(width) for width in set(widths) if width > 1), default=0) / len(widths)
 
     best = max(DELIMITERS, key=agreement)
@@ -195,10 +196,16 @@ def _tabbed(lines: Sequence[str]) -> bool:
     return len(counts) == 1 and counts != {0}
 
 
-def _split(lines: Sequence[str], delimiter: str, squeeze: bool) -> list[list[str]]:
+def _split(lines: Sequence[str], delimiter: str, squeeze: bool, place: str) -> list[list[str]]:
     if squeeze:
         lines = [re.sub(r"[ \t]+", " ", line).strip() for line in lines]
-    return list(csv.reader(lines, delimiter=delimiter))
+    try:
+        return list(csv.reader(lines, delimiter=delimiter))
+    except csv.Error:  # the only one left: a cell beyond what the reader takes
+        raise UserError(
+            f"{place}: a cell in its first lines has over {csv.field_size_limit():,} characters; look for a quotation "
+            f"mark that is not closed, or shorten it."
+        ) from None
 
 
 class _Guess(NamedTuple):

@@ -6,13 +6,12 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 import torch
 
 from bandana.data.columns import MISSING, id_column, is_number, lists_entries, plain
 from bandana.data.own_alignment import columns_of, places_of, spread
 from bandana.data.own_entries import LARGEST, NodeFeatures, entry_table, sparse_matrix
-from bandana.data.own_source import Source, Wanted
+from bandana.data.own_source import Source, Wanted, flattened
 from bandana.data.own_values import Indices, Numbers, TextIds, categories, is_text, numbers
 from bandana.errors import UserError
 from bandana.graph import SPARSE_BELOW_DENSITY, Features
@@ -114,7 +113,7 @@ def _full_table(
     rows = _Rows(source, nodes, len(node_ids), missing, read)
     columns: list[_Column] = []
     for name in source.names:
-        if read and name not in {own, *read}:
+        if read and name != own and name not in read:
             notes.append(f"Column {name!r} of {source.name} is left out: the model has not learned from it.")
         elif name != own:
             columns.extend(_encode(rows, name, notes))
@@ -200,9 +199,8 @@ def _vectors(source: Source, name: str) -> Numbers:
             f"{source.row(row)}: the list in column {name!r} has {int(lengths[row]) if present[row] else 0} numbers "
             f"where others have {int(width)}; give all of them the same length, at least 1."
         )
-    flat = Source(source.name, (name,), pa.table({name: pc.list_flatten(column)}))
     vectors = np.full((len(lengths), int(width)), np.nan)
-    vectors[present] = numbers(flat, name).reshape(-1, int(width))
+    vectors[present] = numbers(flattened(source, name), name).reshape(-1, int(width))
     return vectors
 
 

@@ -1,5 +1,6 @@
 """Reading a table from a file: its format is told by its first bytes, not by its name."""
 
+import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +15,8 @@ from bandana.data.own_text import largest_unpacked, out_of_proportion, read_text
 from bandana.errors import UserError, did_you_mean, first_line
 
 BYTES_PER_VALUE = 8
-_ARROW_FILE, _ARROW_STREAM = b"ARROW1", b"\xff\xff\xff\xff"
+PARQUET, ARROW_FILE, ARROW_STREAM = b"PAR1", b"ARROW1", b"\xff\xff\xff\xff"
+"""How files begin that are no text."""
 
 
 def read_source(path: Path, choose: Choose, asked: Iterable[str] = (), header: Header = "usual") -> Source:
@@ -29,20 +31,26 @@ def read_source(path: Path, choose: Choose, asked: Iterable[str] = (), header: H
     Raises:
         UserError: It cannot be read, with the row where that can be told.
     """
-    head = _first_bytes(path)
-    if header in ("yes", "no") and head.startswith((b"PAR1", _ARROW_FILE, _ARROW_STREAM)):
-        raise UserError(f"--header: {path} is no text, and names its columns in any case; leave the option out.")
-    if head.startswith(b"PAR1"):
+    head = first_bytes(path, header)
+    if head.startswith(PARQUET):
         return _read_parquet(path, choose)
-    if head.startswith((_ARROW_FILE, _ARROW_STREAM)):
-        return _read_arrow(path, choose, in_stream=head.startswith(_ARROW_STREAM))
+    if head.startswith((ARROW_FILE, ARROW_STREAM)):
+        return _read_arrow(path, choose, in_stream=head.startswith(ARROW_STREAM))
     return read_text(path, asked, choose, header)
 
 
-def _first_bytes(path: Path) -> bytes:
-    if path.is_dir():
-        raise UserError(f"{path}: is a folder; name the file in it that holds the table.")
+def first_bytes(path: Path, header: Header = "usual") -> bytes:
+    """The beginning of a file, which tells its format.
+
+    Raises:
+        UserError: It is no file with something in it, or one that needs no word on its header.
+    """
     try:
+        kind = path.stat().st_mode
+        if stat.S_ISDIR(kind):
+            raise UserError(f"{path}: is a folder; name the file in it that holds the table.")
+        if not stat.S_ISREG(kind):
+            raise UserError(f"{path}: is no file on disk, and a table is read twice; write it to one, and name that.")
         with path.open("rb") as file:
             head = file.read(8)
     except FileNotFoundError:
@@ -50,9 +58,13 @@ def _first_bytes(path: Path) -> bytes:
         hint = did_you_mean(path.name, siblings) if 0 < len(siblings) <= 20 else "Correct the path."
         raise UserError(f"{path}: there is no such file. {hint}") from None
     except OSError as problem:
-        raise UserError(f"{path}: cannot be opened ({problem.strerror}); check its permissions.") from None
+        raise UserError(
+            f"{path}: cannot be opened ({problem.strerror}); correct the path or its permissions."
+        ) from None
     if not head:
         raise UserError(f"{path}: is empty; give one line per edge or node, such as a,b.")
+    if header in ("yes", "no") and head.startswith((PARQUET, ARROW_FILE, ARROW_STREAM)):
+        raise UserError(f"--header: {path} is no text, and names its columns in any case; leave the option out.")
     return head
 
 

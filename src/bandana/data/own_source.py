@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from bandana.data.columns import Layout, first_repeated
 from bandana.errors import UserError
@@ -43,6 +44,23 @@ class Source(NamedTuple):
     def row(self, number: int) -> str:
         """The place of a row, counted from 0, in the words of somebody who counts from 1."""
         return f"{self.name}, row {number + 1}" if self.line is None else f"{self.name}, line {self.line(number)}"
+
+
+class Flattened(Source):
+    """The numbers of a column of lists, one below the other, each of which is called by the row of its list."""
+
+    lists: Source
+
+    def row(self, number: int) -> str:
+        parents = pc.list_parent_indices(self.lists.table[self.names[0]].combine_chunks())
+        return self.lists.row(int(parents[number].as_py()))
+
+
+def flattened(source: Source, column: str) -> Source:
+    """A column of lists as one of numbers; there are none of a row without a list."""
+    flat = Flattened(source.name, (column,), pa.table({column: pc.list_flatten(source.table[column])}))
+    flat.lists = source
+    return flat
 
 
 def source_of_table(table: pa.Table, name: str, choose: Choose) -> Source:

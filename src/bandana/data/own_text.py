@@ -8,6 +8,7 @@ import shutil
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -58,9 +59,9 @@ def read_text(path: Path, asked: Iterable[str], choose: Choose, header: Header =
     except pa.ArrowInvalid as problem:
         raise _explained(path, layout, wanted, problem) from None
     if any(pa.types.is_binary(kind) for kind in table.schema.types):  # what Arrow makes of text that is no text
-        raise _not_utf8(path, _strange_line(path) or 1)
+        raise strange_text(path) or _not_utf8(path, 1)
     check_rows(table.num_rows, str(path))
-    return Source(str(path), layout.names, table, layout, lambda row: _line_of_row(path, layout, row))
+    return Source(str(path), layout.names, table, layout, partial(line_of_row, path, layout))
 
 
 @contextmanager
@@ -80,7 +81,7 @@ def unpacked_file(path: Path) -> Iterator[IO[bytes]]:
 def plain_text(path: Path, layout: Layout) -> Iterator[IO[bytes]]:
     """The text of a file as Arrow can parse it: unpacked, and with single blanks where a run of them is one."""
     with unpacked_file(path) as raw:
-        yield io.BufferedReader(Squeezed(raw), 1 << 20) if layout.squeeze else raw
+        yield io.BufferedReader(Squeezed(raw, path), 1 << 20) if layout.squeeze else raw
 
 
 @contextmanager
@@ -139,8 +140,8 @@ class _Bounded(io.RawIOBase):
 class Squeezed(io.RawIOBase):
     """Text in which runs of blanks become one, and those at the ends of lines none."""
 
-    def __init__(self, raw: IO[bytes]) -> None:
-        self._raw, self._rest, self._ready = raw, b"", b""
+    def __init__(self, raw: IO[bytes], path: Path) -> None:
+        self._raw, self._path, self._rest, self._ready = raw, path, b"", b""
 
     def readable(self) -> bool:
         return True
@@ -151,12 +152,19 @@ class Squeezed(io.RawIOBase):
             if not block and not self._rest:
                 return 0
             text = self._rest + block
-            end = text.rfind(b"\n") + 1 if block else len(text)
+            end = end_of_rows(text) if block else len(text)
             whole, self._rest = text[:end], text[end:]
+            if len(self._rest) > BLOCK:
+                raise too_long_a_row(self._path)
             self._ready = re.sub(rb"(?m)^ | (?=\r?$)", b"", re.sub(rb"[ \t]+", b" ", whole))
         taken = min(len(buffer), len(self._ready))
         buffer[:taken], self._ready = self._ready[:taken], self._ready[taken:]
         return taken
+
+
+def end_of_rows(text: bytes) -> int:
+    """Where the last row ends that is there to its end."""
+    return max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
 
 
 def head_of(file: IO[bytes], path: Path) -> str:
@@ -195,9 +203,8 @@ def _parse(
 
 def _explained(path: Path, layout: Layout, wanted: Wanted, problem: Exception) -> UserError:
     """Why a text could not be parsed. Rows are only counted in a single thread, so it is read once more."""
-    strange = _strange_line(path)
-    if strange is not None:
-        return _not_utf8(path, strange)
+    if strange := strange_text(path):
+        return strange
     ragged: list[Any] = []
 
     def remember(row: Any) -> str:
@@ -207,17 +214,21 @@ def _explained(path: Path, layout: Layout, wanted: Wanted, problem: Exception) -
     with suppress(pa.ArrowInvalid):
         _parse(path, layout, wanted, remember, threads=False)
     if ragged:
-        row = ragged[0]
-        place = f"{path}, line {_line_of_row(path, layout, row.number - layout.skipped - 1)}"
-        if "\n" in row.text:
-            return UserError(f"{place}: a quotation mark is opened and not closed; close or remove it.")
-        return UserError(
-            f"{place}: has {row.actual_columns} cells where {row.expected_columns} are due ({row.text[:60]!r}); "
-            f"complete the row, or put cells that hold a {DELIMITERS[layout.delimiter]} into quotation marks."
-        )
+        return ragged_row(path, layout, ragged[0], ragged[0].number - layout.skipped - 1)
     if "straddl" in str(problem):
         return too_long_a_row(path)
     return UserError(f"{path}: cannot be read as a table ({str(problem).splitlines()[0][:160]}); save it as CSV again.")
+
+
+def ragged_row(path: Path, layout: Layout, found: Any, row: int) -> UserError:
+    """What is said of a row, counted from 0, with too many cells or too few, as Arrow has found it."""
+    place = f"{path}, line {line_of_row(path, layout, row)}"
+    if "\n" in found.text:
+        return UserError(f"{place}: a quotation mark is opened and not closed; close or remove it.")
+    return UserError(
+        f"{place}: has {found.actual_columns} cells where {found.expected_columns} are due ({found.text[:60]!r}); "
+        f"complete the row, or put cells that hold a {DELIMITERS[layout.delimiter]} into quotation marks."
+    )
 
 
 def too_long_a_row(path: Path) -> UserError:
@@ -229,13 +240,14 @@ def _not_utf8(path: Path, line: int) -> UserError:
     return UserError(f"{path}, line {line}: holds text that is not UTF-8; save the file with that encoding.")
 
 
-def _strange_line(path: Path) -> int | None:
-    """The first line that is not UTF-8."""
+def strange_text(path: Path) -> UserError | None:
+    """What is said of the first line that is not UTF-8, if there is one."""
     with unpacked_file(path) as file:
-        return next((number for number, text in enumerate(file, 1) if not _is_utf8(text)), None)
+        return next((_not_utf8(path, number) for number, text in enumerate(file, 1) if not is_utf8(text)), None)
 
 
-def _is_utf8(text: bytes) -> bool:
+def is_utf8(text: bytes) -> bool:
+    """Whether bytes are text."""
     try:
         text.decode()
     except UnicodeDecodeError:
@@ -243,7 +255,7 @@ def _is_utf8(text: bytes) -> bool:
     return True
 
 
-def _line_of_row(path: Path, layout: Layout, row: int) -> int:
+def line_of_row(path: Path, layout: Layout, row: int) -> int:
     """The line of a row, as an editor counts: blank lines hold no row."""
     with unpacked_file(path) as file:
         blank = b" \t\r\n" if layout.squeeze else b"\r\n"

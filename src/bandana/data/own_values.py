@@ -12,6 +12,8 @@ from bandana.data.own_source import Source
 from bandana.errors import UserError
 
 LONGEST_ID = 1000
+WHOLE_NUMBER = r"^(0|-?[1-9][0-9]{0,18})$"
+"""A text that is a whole number in the way that numbers are written, so that nothing is lost by keeping that."""
 NO_IDS = ("", "nan", "NaN", "NAN", "null", "NULL", "None", "<NA>")
 """Texts that other programs write where an id is missing."""
 
@@ -47,9 +49,14 @@ class NodeBook(NamedTuple):
 
     def find(self, column: TextIds) -> Indices:
         """``[rows]`` the node of each row, -1 for ids that are not in the book."""
-        known = pc.fill_null(pc.index_in(column.texts, value_set=self.texts), -1)
-        found: Indices = known.to_numpy(zero_copy_only=False).astype(np.int64)[column.codes]
+        found: Indices = index_in(column.texts, self.texts)[column.codes]
         return found
+
+
+def index_in(texts: pa.Array, known: pa.Array) -> Indices:
+    """``[texts]`` where each text stands among the known ones, -1 for others. All that are known are looked at."""
+    found = pc.fill_null(pc.index_in(texts, value_set=known), -1)
+    return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
 def open_book(*columns: TextIds) -> NodeBook:
@@ -220,7 +227,7 @@ def is_text(kind: Any) -> bool:
 
 def _whole_numbers(texts: Any) -> Any:
     """The texts as integers, if each is written as one would be; 007 is not."""
-    if not pc.all(pc.match_substring_regex(texts, r"^(0|-?[1-9][0-9]{0,18})$")).as_py():
+    if not pc.all(pc.match_substring_regex(texts, WHOLE_NUMBER)).as_py():
         return None
     try:
         return texts.cast(pa.int64())
@@ -243,10 +250,14 @@ def _is_wrong(cell: str | None) -> bool:
 def _no_number(source: Source, column: str) -> UserError:
     values = source.table[column]
     if is_text(values.type):
-        cells = enumerate(values.to_pylist())
-        row, cell = next(((row, cell) for row, cell in cells if _is_wrong(cell)), (0, ""))
+        wrong = next(((row, cell) for row, cell in enumerate(values.to_pylist()) if _is_wrong(cell)), None)
+        if wrong is not None:
+            row, cell = wrong
+            return UserError(
+                f"{source.row(row)}: {cell[:40]!r} in column {column!r} is no number; correct it or drop the row."
+            )
         return UserError(
-            f"{source.row(row)}: {cell[:40]!r} in column {column!r} is no number; correct it or drop the row."
+            f"{source.name}: column {column!r} holds text where numbers are due; save it as a column of numbers."
         )
     return UserError(
         f"{source.name}: column {column!r} holds {values.type} where numbers are due; name another column."

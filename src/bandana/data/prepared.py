@@ -5,6 +5,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import NamedTuple
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -50,9 +51,9 @@ def recall(path: Path, fingerprint: str) -> Prepared | None:
                 return None
             # Copied into aligned memory: the last bits of a matrix product depend on where its operands begin.
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 (not a mapping)
-    except (OSError, SafetensorError):
+        return restore(tensors, directed=metadata["directed"] == str(True))
+    except (OSError, SafetensorError, ValueError, KeyError):
         return None
-    return restore(tensors, directed=metadata["directed"] == str(True))
 
 
 def flatten(prepared: Prepared) -> dict[str, Tensor]:
@@ -72,7 +73,11 @@ def flatten(prepared: Prepared) -> dict[str, Tensor]:
 
 
 def restore(tensors: dict[str, Tensor], directed: bool) -> Prepared:
-    """What `flatten` took apart."""
+    """What `flatten` took apart.
+
+    Raises:
+        ValueError: An entry of the graph points out of it, or it is not of one piece.
+    """
     graph = Graph(
         structure=_structure("edges", tensors),
         x=tensors["x"] if "x" in tensors else SparseFeatures(_structure("x", tensors), tensors["x.values"]),
@@ -80,6 +85,7 @@ def restore(tensors: dict[str, Tensor], directed: bool) -> Prepared:
         weight=tensors.get("weight"),
         directed=directed,
     )
+    _check_sizes(graph)
     nodes = held_out = None
     if "nodes.train" in tensors:
         nodes = NodeSplit(*(tensors[f"nodes.{field.name}"] for field in fields(NodeSplit)))
@@ -94,4 +100,53 @@ def _name(prefix: str, structure: Structure) -> dict[str, Tensor]:
 
 
 def _structure(prefix: str, tensors: dict[str, Tensor]) -> Structure:
-    return Structure(*(tensors[f"{prefix}.{field.name}"] for field in fields(Structure)))
+    structure = Structure(*(tensors[f"{prefix}.{field.name}"] for field in fields(Structure)))
+    if not _is_sound(structure):
+        raise ValueError("its edges or features point out of the graph")
+    return structure
+
+
+def _is_sound(structure: Structure) -> bool:
+    """Whether nothing that follows its indices leaves it, which takes a tenth of the time that sorting it would."""
+    entries, parts = structure.num_entries, [getattr(structure, field.name) for field in fields(Structure)]
+    if not all(part.dtype == torch.int64 and part.ndim == 1 for part in parts):
+        return False
+    pointers = structure.rowptr, structure.transposed_rowptr
+    indices = {
+        "row": structure.num_rows,
+        "col": structure.num_cols,
+        "transposed_col": structure.num_rows,
+        "transposed_entry": entries,
+    }
+    if not all(_ascend(pointer, entries) for pointer in pointers):
+        return False
+    if not all(_lie_below(getattr(structure, name), bound, entries) for name, bound in indices.items()):
+        return False
+    reached = torch.zeros(entries, dtype=torch.bool)
+    reached[structure.transposed_entry] = True
+    return bool(reached.all())
+
+
+def _ascend(pointers: Tensor, end: int) -> bool:
+    """Whether pointers go from 0 to the end and never back."""
+    if not pointers.numel() or (int(pointers[0]), int(pointers[-1])) != (0, end):
+        return False
+    return bool((pointers.diff() >= 0).all())
+
+
+def _lie_below(indices: Tensor, bound: int, count: int) -> bool:
+    return indices.numel() == count and (not count or bool(indices.min() >= 0 and indices.max() < bound))
+
+
+def _check_sizes(graph: Graph) -> None:
+    """All tensors are of one graph."""
+    nodes, x = graph.num_nodes, graph.x
+    sizes = [graph.structure.num_cols == nodes, len(x.shape) == 2 and x.shape[0] == nodes]
+    sizes += [x.values.shape == x.structure.col.shape] if isinstance(x, SparseFeatures) else []
+    sizes += [
+        values.shape == (size,)
+        for values, size in ((graph.y, nodes), (graph.weight, graph.num_edges))
+        if values is not None
+    ]
+    if not all(sizes):
+        raise ValueError("its parts are not of one graph")

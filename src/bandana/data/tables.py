@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bandana.data.columns import Header, edge_columns, id_column, label_column
+from bandana.data.columns import Header, Layout, edge_columns, id_column, label_column
 from bandana.data.own_features import Missing, choose_features, node_features
 from bandana.data.own_files import read_source
 from bandana.data.own_source import Source, Wanted
@@ -29,7 +29,7 @@ from bandana.engine.structure import entry_keys
 from bandana.errors import UserError
 from bandana.graph import Graph
 
-__all__ = ["OwnGraph", "choose_edges", "choose_labels", "graph_of_sources", "read_graph"]
+__all__ = ["OwnGraph", "choose_edges", "choose_labels", "doubts", "graph_of_sources", "read_graph"]
 
 Asked = Mapping[str, str | None]
 """The columns of the edge list that the user named: source, target, weight, time."""
@@ -138,13 +138,13 @@ def graph_of_sources(
     sender, receiver = book.find(ends[0]), book.find(ends[1])
     used = [name for name in columns if name is not None]
     notes = _seen(edges, columns.describe(), used, " (name a column to use it as weight or time)")
-    notes += [*_doubts(edges, of_edges=True), *_named(book)]
+    notes += [*doubts(edges.layout, of_edges=True), *_named(book)]
 
     graph, remarks = _lay(sender, receiver, weight, book, directed, edges.name)
     notes += remarks
     feature_names: tuple[str, ...] = ()
     if features is not None and rows is not None:
-        notes += _seen(features, f"ids in {id_column(features.names)!r}", features.names) + _doubts(features)
+        notes += _seen(features, f"ids in {id_column(features.names)!r}", features.names) + doubts(features.layout)
         described = book.find(rows)
         notes += _alone(sender, receiver, described, book, features.name)
         x, feature_names, about_features = node_features(features, rows, described, book.ids, missing, wanted)
@@ -232,7 +232,7 @@ def labels_of_nodes(source: Source, book: NodeBook) -> tuple[Tensor, tuple[str, 
     y = np.full(len(book.ids), -1)
     y[nodes] = codes
     notes = _seen(source, f"ids in {id_column(source.names)!r}, labels in {column!r}", source.table.column_names)
-    notes += _doubts(source)
+    notes += doubts(source.layout)
     notes.append(f"Different labels: {len(names):,}; nodes without one: {int((y < 0).sum()):,} of {len(y):,}.")
     return torch.from_numpy(y), tuple(names), notes
 
@@ -254,9 +254,8 @@ def _alone(sender: Indices, receiver: Indices, described: Indices, book: NodeBoo
     return [f"In no edge, and therefore isolated: {isolated:,} of the nodes in {place}."] if isolated else []
 
 
-def _doubts(source: Source, *, of_edges: bool = False) -> list[str]:
+def doubts(layout: Layout | None, *, of_edges: bool = False) -> list[str]:
     """What was made of a first line that could be a header or data, and how to settle it."""
-    layout = source.layout
     if layout is None or layout.certain or (layout.header and not of_edges):
         return []
     first = ", ".join(map(repr, layout.first[:4]))

@@ -21,7 +21,7 @@ from torch import Tensor
 from bandana import model_folder
 from bandana.data.prepared import Prepared, flatten, restore
 from bandana.errors import UserError, did_you_mean
-from bandana.files import check_writable, real_place, refuse_fixed, write_atomically, write_text
+from bandana.files import check_writable, json_text, real_place, refuse_fixed, write_atomically, write_text
 from bandana.graph import Graph
 from bandana.own import unfinished
 from bandana.own.trained import TrainedModel
@@ -33,6 +33,8 @@ OURS = {GRAPH, MODEL, REPORT, RECORD, CHANGES, LABELS, *(f"embeddings{suffix}" f
 """All that a folder of ours may hold; with anything else in it, it is not replaced."""
 TABLES = {CHANGES: ("id", "status", "distance"), LABELS: ("id", "label", "probability")}
 """The first lines of those that are tables. People name tables so, too."""
+GRAPH_DIGEST = "graph_sha256"
+"""Where the record has the digest of the graph; folders that an earlier version wrote have none."""
 READ_AGAIN = (EMBEDDINGS, GRAPH, MODEL, REPORT, RECORD)
 """What other verbs read of it, or people."""
 _FORMAT = 1
@@ -169,6 +171,7 @@ def write_output(folder: Path, fill: Callable[[Path], None]) -> None:
                 fill(fresh)
             except UserError as problem:
                 raise UserError(str(problem).replace(str(fresh), str(folder))) from None
+            _seal(fresh)
             try:
                 if goal.exists():
                     goal.replace(old)
@@ -184,6 +187,13 @@ def write_output(folder: Path, fill: Callable[[Path], None]) -> None:
         ) from None
     finally:
         unfinished.discard_if_empty(folder)
+
+
+def _seal(fresh: Path) -> None:
+    """Take down the digest of the graph: what points astray in a damaged one would be followed anywhere."""
+    record = json.loads((fresh / RECORD).read_text(encoding="utf-8"))
+    digest = model_folder.file_digest(fresh / GRAPH)
+    write_text(fresh / RECORD, json_text({**record, GRAPH_DIGEST: digest}, indent=1))
 
 
 def _spoken(problem: OSError | SafetensorError) -> str:
@@ -216,11 +226,13 @@ def open_output(folder: Path) -> Output:
         raise UserError(f"{folder}: holds no {RECORD}. Name a folder that bandana embed wrote.")
     try:
         record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+        names, digest = record["label_names"], record.get(GRAPH_DIGEST)
+        if digest is not None and digest != model_folder.file_digest(folder / GRAPH):
+            raise ValueError(f"{GRAPH} is not the file that {RECORD} was written for")
         with safe_open(folder / GRAPH, framework="pt") as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 (not a mapping)
         graph = restore(tensors, directed=metadata["directed"] == str(True)).graph
-        names = record["label_names"]
     except (OSError, SafetensorError, ValueError, KeyError, TypeError) as problem:
         raise UserError(f"{folder}: damaged ({problem}). Run bandana embed again.") from None
     rows = read_embeddings(folder / EMBEDDINGS)

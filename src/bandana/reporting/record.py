@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -23,6 +24,8 @@ from bandana.training import checkpoint
 Metrics = dict[str, float]
 NOT_KEPT_BY_OLDER_VERSIONS: dict[str, Any] = {"device": "", "environment": {}, "created": ""}
 """What a seed's record says of its making where it says nothing."""
+_SEED_FOLDER = re.compile(r"seed-(0|[1-9][0-9]*)")
+"""What we call them; a copy that somebody has put beside one is none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,7 +173,8 @@ class RunFolder:
 
     def write(self, record: RunRecord) -> None:
         """Write the summary of all seeds: these, and those that earlier calls finished here."""
-        numbers = {int(file.parent.name.removeprefix("seed-")) for file in self.path.glob("seed-*/record.json")}
+        names = (file.parent.name for file in self.path.glob("seed-*/record.json"))
+        numbers = {int(found[1]) for name in names if (found := _SEED_FOLDER.fullmatch(name))}
         earlier = [self.finished(number) for number in numbers - {seed.seed for seed in record.seeds}]
         seeds = [*record.seeds, *(seed for seed in earlier if seed is not None)]
         write_text(

@@ -7,6 +7,7 @@ from io import StringIO
 
 from rich.console import Console, ConsoleOptions, Group
 from rich.table import Table
+from rich.text import Text
 
 from bandana.reporting.record import RunRecord
 from bandana.training.profile import Operation
@@ -53,7 +54,7 @@ def result_table(record: RunRecord) -> Group:
     columns = [name for name in _COLUMNS[task, protocol] if name in record.summary]
     rows = {**record.floors, experiment["method"]: record.summary}
     figures = Figures(columns, rows, highlight=experiment["method"])
-    return Group(f"[italic]{experiment['dataset']}: {kind}, {protocol} protocol, {seeds}, %[/italic]", figures)
+    return Group(Text(f"{experiment['dataset']}: {kind}, {protocol} protocol, {seeds}, %", "italic"), figures)
 
 
 def overview_table(nodes: RunRecord, links: RunRecord) -> Group:

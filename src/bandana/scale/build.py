@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from bandana.data.columns import edge_columns
 from bandana.data.own_source import Wanted
+from bandana.data.tables import doubts
 from bandana.errors import UserError
 from bandana.files import alone, real_place, refuse_fixed, unwritable
 from bandana.scale.features import choose_numbers, feature_names, write_features, write_labels
@@ -67,7 +68,8 @@ def _build(plan: BuildPlan, edges: Stream, features: Stream | None, journal: Jou
     """All stages. Returns the sealed folder inside of the working folder."""
     work, fresh = journal.folder, journal.folder / "store"
     fresh.mkdir(exist_ok=True)
-    streams, named = [edges, *([features] if features else [])], plan.decisions("edges", "source", "target", "features")
+    streams = [edges, *([features] if features else [])]
+    named = plan.decisions("edges", "source", "target", "header", "features")
 
     read = journal.once("ids", named, lambda: _ids(plan, streams, work, tell), work / IDS)
     book = load_book(work / IDS)
@@ -114,7 +116,7 @@ def _open_edges(plan: BuildPlan) -> Stream:
         columns = edge_columns(names, asked, str(plan.edges))
         return Wanted((columns.source, columns.target), (columns.source, columns.target))
 
-    return open_stream(plan.edges, choose, [name for name in asked.values() if name is not None])
+    return open_stream(plan.edges, choose, [name for name in asked.values() if name is not None], plan.header)
 
 
 def _ids(plan: BuildPlan, streams: list[Stream], work: Path, tell: OnProgress) -> dict[str, Any]:
@@ -177,6 +179,7 @@ def _notes(
     source, target = edges.wanted.ids
     kind, count = ("directed edges", links["entries"]) if plan.directed else ("links", links["entries"] // 2)
     notes = [f"{plan.edges}: source {source!r}, target {target!r}.", *unused(edges, (source, target))]
+    notes += doubts(edges.layout, of_edges=True)
     notes.append(f"{nodes:,} nodes and {count:,} {kind}, from {read['edge rows']:,} rows.")
     if links["loops"]:
         notes.append(f"Left out, because they lead from a node to itself: {links['loops']:,} of the edges.")

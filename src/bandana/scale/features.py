@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from bandana.data.columns import id_column, label_column, lists_entries
 from bandana.data.own_files import read_source
-from bandana.data.own_source import Source, Wanted
+from bandana.data.own_source import Source, Wanted, flattened
 from bandana.data.own_values import Numbers, categories, numbers
 from bandana.data.tables import choose_labels
 from bandana.errors import UserError
@@ -119,7 +119,7 @@ def _numbers(piece: Piece, name: str) -> Numbers:
     column = piece.table[name]
     if not _is_list(column.type):
         return numbers(piece, name)[:, None]
-    flat = numbers(Source(piece.name, (name,), pa.table({name: pc.list_flatten(column)})), name)
+    flat = numbers(flattened(piece, name), name)
     lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy()
     width = int(lengths[0])
     if not width or (lengths != width).any():

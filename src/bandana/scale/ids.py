@@ -1,8 +1,10 @@
 """From the user's ids to rows: a sorted book of all nodes, which is the size of the nodes and not of the edges."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,44 +13,65 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from bandana.data.own_source import Source
-from bandana.data.own_values import text_ids
+from bandana.data.own_values import WHOLE_NUMBER, index_in, text_ids
 from bandana.errors import UserError
 from bandana.files import write_atomically
 from bandana.scale.reading import Stream
+from bandana.scale.text_index import TextIndex
 
 Indices = npt.NDArray[np.int64]
 
 
-class Book(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Book:
     """All nodes in order: whole numbers by size, other ids by letters.
 
     Attributes:
         ids: int64 or string.
-        numbers: The same, where every file keeps ids as whole numbers, so that no text is ever made of them.
-        texts: The same as text, where some file does not.
     """
 
     ids: pa.Array
-    numbers: Indices | None
-    texts: pa.Array | None
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def find(self, piece: Source, column: str) -> Indices:
         """``[rows]`` the row of each id in a column, -1 for ids that are not in the book."""
-        if self.numbers is None or not pa.types.is_integer(piece.table.schema.field(column).type):
-            ids = text_ids(piece, column)
-            texts = self.ids.cast(pa.string()) if self.texts is None else self.texts
-            known = pc.fill_null(pc.index_in(ids.texts, value_set=texts), -1)
-            found: Indices = known.to_numpy(zero_copy_only=False).astype(np.int64)[ids.codes]
-            return found
-        wanted = _numbers(piece, column)
-        if self.numbers[-1] - self.numbers[0] == len(self.numbers) - 1:
-            place = np.clip(wanted - self.numbers[0], 0, len(self.numbers) - 1)
+        kind = piece.table.schema.field(column).type
+        if self._numbers is not None and pa.types.is_integer(kind) and not pa.types.is_uint64(kind):
+            return self._find_numbers(self._numbers, _numbers(piece, column))
+        ids = text_ids(piece, column)
+        found: Indices = self._find_texts(ids.texts)[ids.codes]
+        return found
+
+    @cached_property
+    def _numbers(self) -> Indices | None:
+        return self.ids.to_numpy() if pa.types.is_integer(self.ids.type) else None
+
+    @cached_property
+    def _texts(self) -> TextIndex:
+        return TextIndex(self.ids)
+
+    @staticmethod
+    def _find_numbers(numbers: Indices, wanted: Indices) -> Indices:
+        if int(numbers[-1]) - int(numbers[0]) == len(numbers) - 1:
+            place = np.clip(wanted - numbers[0], 0, len(numbers) - 1)
         else:
-            place = np.searchsorted(self.numbers, wanted).clip(max=len(self.numbers) - 1)
-        return np.where(self.numbers[place] == wanted, place, -1)
+            place = np.searchsorted(numbers, wanted).clip(max=len(numbers) - 1)
+        return np.where(numbers[place] == wanted, place, -1)
+
+    def _find_texts(self, texts: pa.Array) -> Indices:
+        """The same for different texts, at a cost that is theirs and not the book's."""
+        if self._numbers is None:
+            return self._texts.find(texts)
+        whole = pc.match_substring_regex(texts, WHOLE_NUMBER)
+        try:
+            wanted = texts.filter(whole).cast(pa.int64()).to_numpy()
+        except pa.ArrowInvalid:  # 19 digits may be too large
+            return index_in(texts, self.ids.cast(pa.string()))
+        places = np.full(len(texts), -1)
+        places[whole.to_numpy(zero_copy_only=False)] = self._find_numbers(self._numbers, wanted)
+        return places
 
 
 def collect_ids(streams: Sequence[Stream], rows: int, on_rows: Callable[[int], None]) -> tuple[Book, list[int]]:
@@ -78,23 +101,17 @@ def collect_ids(streams: Sequence[Stream], rows: int, on_rows: Callable[[int], N
     found = ids.merged()
     if not whole and not kept and _are_whole(found):
         found = found.cast(pa.int64())
-    return _book(found.take(pc.array_sort_indices(found)), whole), counts
+    return Book(found.take(pc.array_sort_indices(found))), counts
 
 
 def save_book(path: Path, book: Book) -> None:
     """Keep a book for a later resumption."""
-    table = pa.table({"id": book.ids}, metadata={"numbers": str(book.numbers is not None)})
-    write_atomically(path, lambda temporary: pq.write_table(table, temporary))
+    write_atomically(path, lambda temporary: pq.write_table(pa.table({"id": book.ids}), temporary))
 
 
 def load_book(path: Path) -> Book:
     """Read what `save_book` wrote."""
-    table = pq.read_table(path)
-    return _book(table["id"].combine_chunks(), table.schema.metadata[b"numbers"] == b"True")
-
-
-def _book(ids: pa.Array, whole: bool) -> Book:
-    return Book(ids, ids.to_numpy(), None) if whole else Book(ids, None, ids.cast(pa.string()))
+    return Book(pq.read_table(path)["id"].combine_chunks())
 
 
 class _Distinct:
@@ -118,7 +135,7 @@ class _Distinct:
 
 def _are_whole(texts: Any) -> bool:
     """Whether texts are whole numbers in the way that numbers are written, so that nothing is lost by keeping those."""
-    if not pc.all(pc.match_substring_regex(texts, r"^(0|-?[1-9][0-9]{0,18})$")).as_py():
+    if not pc.all(pc.match_substring_regex(texts, WHOLE_NUMBER)).as_py():
         return False
     try:
         texts.cast(pa.int64())

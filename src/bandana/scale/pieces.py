@@ -66,6 +66,7 @@ def time_partition(plan: BuildPlan) -> PartitionSample:
         few = replace(
             plan,
             edges=Path(folder) / "edges.parquet",
+            header="guess",
             features=None,
             labels=None,
             parts=min(plan.parts, FEW_PARTS, _distinct(table)),

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from bandana.data.columns import Header
 from bandana.scale.store import FeatureType
 
 Partitioner = Literal["auto", "metis", "stream"]
@@ -27,6 +28,7 @@ class BuildPlan:
         directed: Whether edges go one way only.
         source: Name of the column that an edge starts from; None looks for it.
         target: Name of the column that an edge leads to.
+        header: Whether the first line of `edges` holds the names of its columns, or how to find out.
         partitioner: METIS, streaming, or the first where it fits.
         precision: How features are kept.
         memory: Bytes that may be used beside what the nodes need.
@@ -40,6 +42,7 @@ class BuildPlan:
     directed: bool = False
     source: str | None = None
     target: str | None = None
+    header: Header = "guess"
     partitioner: Partitioner = "auto"
     precision: FeatureType = "float32"
     memory: int = 1 << 30

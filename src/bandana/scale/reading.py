@@ -1,9 +1,10 @@
 """Tables that are read a piece at a time, because the whole would not fit into memory."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -13,13 +14,14 @@ import pyarrow.ipc as pi
 import pyarrow.parquet as pq
 
 from bandana.data import own_text
-from bandana.data.columns import MISSING, Layout, detect_layout
+from bandana.data.columns import MISSING, Header, Layout, detect_layout
+from bandana.data.own_files import ARROW_FILE, ARROW_STREAM, PARQUET, first_bytes
 from bandana.data.own_source import Choose, Source, Wanted, checked_names
 from bandana.errors import UserError, first_line
 
-_ARROW_FILE, _ARROW_STREAM, _PARQUET = b"ARROW1", b"\xff\xff\xff\xff", b"PAR1"
 READ_BYTES = 1 << 20
 """Of a column of a Parquet file, that are fetched at a time."""
+_WRONG_CELL = re.compile(r"column #(?P<column>\d+): Row #(?P<row>\d+): .*invalid value '(?P<cell>.*)'", re.DOTALL)
 
 
 class Piece(Source):
@@ -69,13 +71,13 @@ class Stream:
         Raises:
             UserError: The file is damaged, or a row of a text file cannot be read.
         """
-        seen = 0
+        seen, line = 0, None if self.layout is None else partial(own_text.line_of_row, self.path, self.layout)
         with _explained(self.path):
             for batch in self._batches(rows):
                 for start in range(0, batch.num_rows, rows):
                     table = pa.Table.from_batches([batch.slice(start, rows)])
                     table.validate(full=True)
-                    piece = Piece(str(self.path), self.names, table, self.layout)
+                    piece = Piece(str(self.path), self.names, table, self.layout, line)
                     piece.first_row = seen
                     seen += table.num_rows
                     yield piece
@@ -86,13 +88,13 @@ class Stream:
         columns = list(self.wanted.columns)
         if self.layout is not None:
             yield from self._text_batches(self.layout)
-        elif self.head.startswith(_PARQUET):
+        elif self.head.startswith(PARQUET):
             # Otherwise everything that was ever fetched stays in memory until the end of the file.
             with pq.ParquetFile(self.path, buffer_size=READ_BYTES, pre_buffer=False) as file:
                 yield from file.iter_batches(rows, columns=columns)
         else:
             with pa.memory_map(str(self.path)) as mapped:
-                stream = self.head.startswith(_ARROW_STREAM)
+                stream = self.head.startswith(ARROW_STREAM)
                 reader = pi.open_stream(mapped) if stream else pi.open_file(mapped)
                 batches = reader if stream else map(reader.get_batch, range(reader.num_record_batches))
                 yield from (batch.select(columns) for batch in batches)
@@ -104,19 +106,46 @@ class Stream:
                 try:
                     table = self._parsed(block, layout, skipped)
                 except pa.ArrowInvalid as problem:
-                    raise _counted_from(rows, problem) from None
+                    raise self._refused(block, layout, skipped, rows, problem) or problem from None
                 yield from table.to_batches()
-                rows, skipped = rows + skipped + table.num_rows, 0
+                rows, skipped = rows + table.num_rows, 0
 
-    def _parsed(self, block: bytes, layout: Layout, skipped: int) -> pa.Table:
-        kinds = {name: own_text.ID_TYPE if name in self.wanted.ids else pa.float64() for name in self.wanted.columns}
+    def _refused(
+        self, block: bytes, layout: Layout, skipped: int, rows: int, problem: pa.ArrowInvalid
+    ) -> UserError | None:
+        """Why a piece of text could not be parsed, by the line in the file: Arrow counts those of the piece."""
+        if not own_text.is_utf8(block) and (strange := own_text.strange_text(self.path)):
+            return strange
+        before, ragged = rows - skipped - 1, list[Any]()
+
+        def remember(row: Any) -> str:
+            ragged.append(row)
+            return "error"
+
+        with suppress(pa.ArrowInvalid):
+            self._parsed(block, layout, skipped, remember)
+        if ragged:
+            return own_text.ragged_row(self.path, layout, ragged[0], before + ragged[0].number)
+        if wrong := _WRONG_CELL.search(str(problem)):
+            line = own_text.line_of_row(self.path, layout, before + int(wrong["row"]))
+            return UserError(
+                f"{self.path}, line {line}: {wrong['cell'][:40]!r} in column {layout.names[int(wrong['column'])]!r} is "
+                f"no number; correct it or drop the row."
+            )
+        return None
+
+    def _parsed(
+        self, block: bytes, layout: Layout, skipped: int, on_ragged: Callable[[Any], str] | None = None
+    ) -> pa.Table:
+        # Ids as plain text: the dictionary of a whole block would stay with every piece of it.
+        kinds = {name: pa.string() if name in self.wanted.ids else pa.float64() for name in self.wanted.columns}
         return pv.read_csv(
             pa.BufferReader(block),  # never Python's file: Arrow's threads would hold it beyond the end of Python
             # Only a single thread counts rows, and a mistake should have its row named.
             pv.ReadOptions(
                 column_names=list(layout.names), skip_rows=skipped, block_size=len(block), use_threads=False
             ),
-            pv.ParseOptions(delimiter=layout.delimiter),
+            pv.ParseOptions(delimiter=layout.delimiter, invalid_row_handler=on_ragged),
             pv.ConvertOptions(
                 column_types=kinds,
                 include_columns=list(self.wanted.columns),
@@ -126,27 +155,22 @@ class Stream:
         )
 
 
-def open_stream(path: Path, choose: Choose, asked: Iterable[str] = ()) -> Stream:
+def open_stream(path: Path, choose: Choose, asked: Iterable[str] = (), header: Header = "usual") -> Stream:
     """Look at the beginning of a table and choose its columns.
 
     Args:
         path: The file.
         choose: From the names of all columns to those that are wanted.
         asked: Column names that the user gave; a first line that holds one is a header.
+        header: Whether the first line of a text holds the names of its columns, or how to find out.
 
     Raises:
         UserError: There is no such file, or it is no table.
     """
-    try:
-        with path.open("rb") as file:
-            head = file.read(8)
-    except OSError as problem:
-        raise UserError(f"{path}: cannot be opened ({problem.strerror}); correct the path.") from None
-    if not head:
-        raise UserError(f"{path}: is empty; give one line per edge or node, such as a,b.")
-    if not head.startswith((_PARQUET, _ARROW_FILE, _ARROW_STREAM)):
+    head = first_bytes(path, header)
+    if not head.startswith((PARQUET, ARROW_FILE, ARROW_STREAM)):
         with own_text.unpacked_file(path) as file:
-            layout = detect_layout(own_text.head_of(file, path), str(path), asked)
+            layout = detect_layout(own_text.head_of(file, path), str(path), asked, header)
         return Stream(path, layout.names, choose(checked_names(layout.names, str(path))), layout, (), head)
     with _explained(path):
         schema = _schema(path, head)
@@ -156,10 +180,10 @@ def open_stream(path: Path, choose: Choose, asked: Iterable[str] = ()) -> Stream
 
 
 def _schema(path: Path, head: bytes) -> Any:
-    if head.startswith(_PARQUET):
+    if head.startswith(PARQUET):
         return pq.read_schema(path)
     with pa.memory_map(str(path)) as mapped:
-        return (pi.open_stream(mapped) if head.startswith(_ARROW_STREAM) else pi.open_file(mapped)).schema
+        return (pi.open_stream(mapped) if head.startswith(ARROW_STREAM) else pi.open_file(mapped)).schema
 
 
 @contextmanager
@@ -177,7 +201,7 @@ def _whole_rows(text: IO[bytes], path: Path) -> Iterator[bytes]:
     rest = b""
     while block := text.read(own_text.BLOCK):
         block = rest + block
-        end = max(block.rfind(b"\n"), block.rfind(b"\r")) + 1
+        end = own_text.end_of_rows(block)
         rest = block[end:]
         if len(rest) > own_text.BLOCK:
             raise own_text.too_long_a_row(path)
@@ -185,11 +209,6 @@ def _whole_rows(text: IO[bytes], path: Path) -> Iterator[bytes]:
             yield block[:end]
     if rest:
         yield rest
-
-
-def _counted_from(rows: int, problem: pa.ArrowInvalid) -> pa.ArrowInvalid:
-    """What is wrong with a row, by its number in the file: Arrow counts those of the piece."""
-    return pa.ArrowInvalid(re.sub(r"(?<=Row #)\d+", lambda found: str(rows + int(found[0])), str(problem), count=1))
 
 
 def unused(stream: Stream, used: Sequence[str]) -> list[str]:

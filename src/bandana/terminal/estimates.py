@@ -3,6 +3,7 @@
 import os
 
 from rich.table import Table
+from rich.text import Text
 
 from bandana.errors import UserError
 from bandana.scale.distributed import leading
@@ -36,7 +37,7 @@ def show_costs(title: str, costs: Costs, processes: int, times: int = 1) -> None
     """
     if not leading():
         return
-    table = Table("", title=title, show_header=False, box=None, title_justify="left", title_style="bold")
+    table = Table("", title=Text(title, "bold"), show_header=False, box=None, title_justify="left")
     table.add_column(justify="right", no_wrap=True)
     for phase, seconds in costs.seconds.items():
         table.add_row(f"  {phase}", in_time(times * seconds))

@@ -25,7 +25,7 @@ from bandana.own.follow import check_not_parent, follow, open_parent, write_foll
 from bandana.own.outputs import CHANGES, EMBEDDINGS, REPORT, check_formats, check_inputs_stay, check_place
 from bandana.registry import get_method
 from bandana.reporting.html import TONE_WORDS
-from bandana.terminal.screen import console, progress_bars, say_if_stopped_early, status
+from bandana.terminal.screen import console, progress_bars, said, say_if_stopped_early, status
 
 _STYLES: dict[Tone, str] = {"good": "green", "fair": "yellow", "poor": "red", "note": "blue"}
 
@@ -71,7 +71,7 @@ def embed_and_show(given: Input, wishes: Wishes, seed: int, device: str, out: Pa
         **given.columns,
     )
     for note in own.notes:
-        status.print(note, style="dim", markup=False)
+        said(status, note, style="dim")
     check_formats(formats, own.graph.node_ids, out)
     changes = dict(map(parse_assignment, wishes.assignments))
     choice = choose(
@@ -131,7 +131,7 @@ def follow_and_show(
     header = _header(given.header)
     addition = read_addition(given.edges, given.features, parent.graph, names, given.columns, header)
     for note in addition.notes:
-        status.print(note, style="dim", markup=False)
+        said(status, note, style="dim")
     with alone(out):
         _stage("Recomputing what the new links reach")
         done = follow(parent, addition, seed=seed, device=device)
@@ -139,10 +139,10 @@ def follow_and_show(
         _stage("Writing")
         write_followed(out, done, given.edges.name, formats=formats)
     changes = done.changes
-    console.print(
+    said(
+        console,
         f"New nodes: {changes.new.numel():,}. Others with another vector than before: {changes.moved.numel():,}. As "
         f"before: {changes.unchanged:,}. The list: {out / CHANGES}",
-        markup=False,
     )
     _conclude((), out)
 
@@ -217,16 +217,16 @@ def _counting(name: str, total: int) -> Iterator[Callable[[], None]]:
 def _conclude(verdicts: Sequence[Verdict], out: Path) -> None:
     for verdict in verdicts:
         console.print(Text(TONE_WORDS[verdict.tone], _STYLES[verdict.tone]).append(f" • {verdict}", "default"))
-    console.print(f"Vectors: {out / EMBEDDINGS}   Report: {out / REPORT}", markup=False, highlight=False)
+    said(console, f"Vectors: {out / EMBEDDINGS}   Report: {out / REPORT}", highlight=False)
 
 
 def _say(*sentences: str) -> None:
     for sentence in sentences:
-        status.print(sentence, markup=False)
+        said(status, sentence)
 
 
 def _stage(name: str) -> None:
-    status.print(f"{name} …", style="dim")
+    said(status, f"{name} …", style="dim")
 
 
 def _treatment(missing: str) -> Missing:

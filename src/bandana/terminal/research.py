@@ -25,7 +25,7 @@ from bandana.registry import all_methods
 from bandana.reporting.method_pages import in_families, index_page, method_page
 from bandana.reporting.record import RunFolder, environment
 from bandana.reporting.tables import profile_csv, profile_table, result_table
-from bandana.terminal.screen import console, progress_bars, say_if_stopped_early, status
+from bandana.terminal.screen import console, progress_bars, said, say_if_stopped_early, status
 from bandana.terminal.store_run import names_a_store, refuse_for_stores, run_store_and_show
 
 COUNTS = ("nodes", "edges", "features", "classes")
@@ -73,7 +73,7 @@ def run_and_show(
                 on_seed=lambda seed: bar(f"{experiment.dataset}, seed {seed}"),
             )
     except KeyboardInterrupt:
-        status.print(f"Stopped. Nothing is lost: the same command goes on from {folder}.")
+        said(status, f"Stopped. Nothing is lost: the same command goes on from {folder}.")
         raise SystemExit(130) from None
     for seed in record.seeds:
         name = f"{experiment.dataset}, seed {seed.seed}"
@@ -84,7 +84,7 @@ def run_and_show(
     console.print(result_table(record))
     for name, (mean, _) in record.diagnostics.items():
         console.print(f"{name.replace('_', ' ').capitalize()}, measured in training: {mean:.4f}")
-    console.print(f"Configuration, figures of every seed and weights: [bold]{folder}[/bold]")
+    said(console, f"Configuration, figures of every seed and weights: {folder}")
 
 
 def show_methods(json: bool, write_docs: Path | None) -> None:
@@ -114,7 +114,7 @@ def _write_pages(folder: Path) -> None:
     pages = method_pages()
     for name, text in pages.items():
         write_text(folder / name, text)
-    console.print(f"{len(pages)} pages in [bold]{folder}[/bold]")
+    said(console, f"{len(pages)} pages in {folder}")
 
 
 def method_pages() -> dict[str, str]:
@@ -147,7 +147,7 @@ def show_datasets(data_root: Path | None, json: bool) -> None:
         f"Edges are directed entries: an undirected edge counts twice. Directed graphs: {directed}.", style="dim"
     )
     for place in dict.fromkeys(row["presence"] for row in rows if row["presence"].startswith(FOUND)):
-        console.print(f"Found{place.removeprefix('found')}.", style="dim", soft_wrap=True, highlight=False)
+        said(console, f"Found{place.removeprefix('found')}.", style="dim", soft_wrap=True, highlight=False)
 
 
 def show_environment(json: bool) -> None:
@@ -158,7 +158,7 @@ def show_environment(json: bool) -> None:
         return
     table = Table(show_header=False)
     for name, value in facts.items():
-        table.add_row(name, value)
+        table.add_row(name, Text(value))
     console.print(table)
 
 

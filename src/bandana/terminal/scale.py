@@ -10,6 +10,7 @@ import torch
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from bandana import model_folder
+from bandana.data.own_files import first_bytes
 from bandana.errors import UserError, did_you_mean
 from bandana.own.calibration import resident_bytes
 from bandana.scale.build import build_store
@@ -21,11 +22,11 @@ from bandana.scale.plan import BuildPlan, Partitioner
 from bandana.scale.seal import DESCRIPTION, damaged_blocks, read_description
 from bandana.scale.store import FeatureType, Store
 from bandana.terminal.estimates import in_bytes, show_costs
-from bandana.terminal.screen import console, status
+from bandana.terminal.screen import console, said, status
 from bandana.use.infer import PARQUET, encoder_of, infer
 
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-SMALLEST_MEMORY = 16 << 20
+SMALLEST_MEMORY, LARGEST_MEMORY = 16 << 20, 1 << 50
 LONGEST_PASS = 24 * 3600
 """Seconds that one of several processes may be behind the others."""
 
@@ -38,6 +39,7 @@ def partition_and_show(
     parts: int,
     directed: bool,
     columns: dict[str, str | None],
+    header: str,
     partitioner: str,
     precision: str,
     memory: str,
@@ -46,12 +48,15 @@ def partition_and_show(
     estimate: bool = False,
 ) -> None:
     """Build a store and say what is in it, or only what building it would cost."""
+    for table in filter(None, (edges, features, labels)):
+        first_bytes(table)
     plan = BuildPlan(
         edges=edges,
         features=features,
         labels=labels,
         parts=parts,
         directed=directed,
+        header=_choice("--header", header, ("guess", "yes", "no")),
         partitioner=_choice("--partitioner", partitioner, get_args(Partitioner)),
         precision=_choice("--precision", precision, get_args(FeatureType)),
         memory=bytes_of(memory),
@@ -64,10 +69,11 @@ def partition_and_show(
     with _resumable(), _bars() as tell:
         store = build_store(plan, folder, force=force, on_progress=tell)
     for note in store.notes:
-        status.print(note, style="dim")
-    console.print(
-        f"Store: [bold]{folder}[/bold]   {store.num_nodes:,} nodes, {store.num_edges:,} directed edges, "
-        f"{store.num_features:,} features, {store.num_parts:,} parts"
+        said(status, note, style="dim")
+    said(
+        console,
+        f"Store: {folder}   {store.num_nodes:,} nodes, {store.num_edges:,} directed edges, "
+        f"{store.num_features:,} features, {store.num_parts:,} parts",
     )
 
 
@@ -86,16 +92,17 @@ def verify_and_show(folder: Path) -> None:
         places = [f"{name}, block {number} (bytes from {number * size:,})" for name, number in damaged[:8]]
         more = f" and {len(damaged) - 8} more" if len(damaged) > 8 else ""
         raise UserError(f"{folder}: damaged in {'; '.join(places)}{more}; copy the store again or build it anew.")
-    console.print(f"{folder}: all {total:,} bytes in {len(table['files'])} files and {DESCRIPTION} are as written.")
+    said(console, f"{folder}: all {total:,} bytes in {len(table['files'])} files and {DESCRIPTION} are as written.")
 
 
 def _estimate_partition_and_show(plan: BuildPlan) -> None:
     with status.status("A few rows are timed …"):
         sizes, rows, metis, piece = time_partition(plan)
     costs = partition_costs(sizes, rows, piece, memory=plan.memory, metis=metis, base=resident_bytes())
-    console.print(
+    said(
+        console,
         f"About {rows:,} rows of edges, {sizes.nodes:,} nodes, {sizes.features:,} features; parts by "
-        f"{'METIS' if metis else 'streaming'}; the store will have about {in_bytes(sizes.store_bytes)}."
+        f"{'METIS' if metis else 'streaming'}; the store will have about {in_bytes(sizes.store_bytes)}.",
     )
     show_costs(f"partition {plan.edges}", costs, 1)
 
@@ -132,20 +139,23 @@ def infer_and_show(folder: Path, model: Path, out: Path, memory: str, force: boo
             on_block=lambda done, total: tell("blocks", 1, total) if world.leads else None,
         )
     if world.leads:
-        console.print(f"Vectors of {store.num_nodes:,} nodes: [bold]{out / PARQUET}[/bold]")
+        said(console, f"Vectors of {store.num_nodes:,} nodes: {out / PARQUET}")
 
 
 def bytes_of(text: str) -> int:
     """Read a size such as 512MB, 1.5G or 2GiB.
 
     Raises:
-        UserError: It is none, or too small to do anything in.
+        UserError: It is none, too small to do anything in, or beyond all that there is.
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
-    size = int(float(match[1]) * UNITS[match[2].upper()]) if match else 0
-    if size < SMALLEST_MEMORY:
-        raise UserError(f"--memory {text!r}: give a size of at least {SMALLEST_MEMORY >> 20}MB, such as 512MB or 2GB.")
-    return size
+    size = float(match[1]) * UNITS[match[2].upper()] if match else 0.0
+    if not SMALLEST_MEMORY <= size <= LARGEST_MEMORY:
+        most = f"{LARGEST_MEMORY >> 40}TB"
+        raise UserError(
+            f"--memory {text[:40]!r}: give a size from {SMALLEST_MEMORY >> 20}MB to {most}, such as 512MB or 2GB."
+        )
+    return int(size)
 
 
 def _choice(option: str, value: str, choices: tuple[str, ...]) -> Any:
@@ -178,5 +188,5 @@ def _resumable() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        status.print("Stopped; the same command goes on from here.")
+        said(status, "Stopped; the same command goes on from here.")
         raise SystemExit(130) from None

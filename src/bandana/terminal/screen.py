@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -13,11 +14,16 @@ console = Console()
 status = Console(stderr=True)
 
 
+def said(where: Console, sentence: str, **how: Any) -> None:
+    """Print a sentence as it is: names of files and columns are somebody else's words, whatever brackets they hold."""
+    where.print(sentence, markup=False, emoji=False, **how)
+
+
 @contextmanager
 def progress_bars(epochs: int) -> Iterator[Callable[[str], OnEpoch]]:
     """Live bars on the terminal's error stream, one for each training that starts."""
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=20),
         MofNCompleteColumn(),
         TextColumn("{task.fields[note]}"),
@@ -48,12 +54,11 @@ def say_if_stopped_early(name: str, epochs: int, best_epoch: int, training: Trai
     """
     looks, patience = (epochs - best_epoch) // training.evaluate_every, training.patience_evaluations
     if epochs < training.epochs and 0 < patience <= looks:
-        status.print(
+        said(
+            status,
             f"{name}: stopped early, after {epochs:,} of {training.epochs:,} epochs, because {how_many(looks, 'look')} "
             f"in a row at the validation links found nothing better than epoch {best_epoch:,}, whose weights are kept.",
             style="dim",
-            markup=False,
-            emoji=False,
             highlight=False,
         )
 

@@ -15,7 +15,7 @@ from bandana.scale.distributed import leading
 from bandana.store_estimate import estimate_run
 from bandana.store_experiment import StoreExperiment, is_store, run_store
 from bandana.terminal.estimates import show_costs
-from bandana.terminal.screen import console, progress_bars, say_if_stopped_early, status
+from bandana.terminal.screen import console, progress_bars, said, say_if_stopped_early, status
 
 
 def names_a_store(method: str, dataset: str | None) -> bool:
@@ -59,7 +59,7 @@ def run_store_and_show(
                 on_seed=lambda seed: bar(f"{name}, seed {seed}") if leading() else lambda state: None,
             )
     except KeyboardInterrupt:
-        status.print(f"Stopped. Nothing is lost: the same command goes on from {folder}.")
+        said(status, f"Stopped. Nothing is lost: the same command goes on from {folder}.")
         raise SystemExit(130) from None
     if record is None:
         return
@@ -70,11 +70,11 @@ def run_store_and_show(
         return
     console.print(result_table(record))
     if isinstance(untold := record.seeds[0].split.get("nodes"), str):
-        console.print(f"Nodes are {untold}.", markup=False)
-    console.print(f"Configuration, figures of every seed, weights and models: [bold]{folder}[/bold]")
+        said(console, f"Nodes are {untold}.")
+    said(console, f"Configuration, figures of every seed, weights and models: {folder}")
     store, model = quote(experiment.dataset), quote(str(folder / f"seed-{seeds[0]}" / "model"))
     next_step = f"Vectors of all nodes: bandana infer {store} --model {model} -o FOLDER"
-    console.print(next_step, style="dim", soft_wrap=True, markup=False, emoji=False)
+    said(console, next_step, style="dim", soft_wrap=True)
 
 
 def estimate_run_and_show(
@@ -96,7 +96,14 @@ def estimate_run_and_show(
 
 
 def _experiment(method: str, dataset: str | None, changes: dict[str, Any]) -> StoreExperiment:
-    """The recipe for a store, or the configuration of an earlier run, with changes on top."""
+    """The recipe for a store, or the configuration of an earlier run, with changes on top.
+
+    Raises:
+        UserError: A change is of what the recipe is for.
+    """
+    for fixed in ("method", "dataset", "contents"):
+        if fixed in changes:
+            raise UserError(f"--set {fixed}: follows from the arguments; say bandana run METHOD STORE instead.")
     if dataset is None:
         return patch(StoreExperiment.from_table(read_toml(Path(method))), nest(changes))
     return StoreExperiment.of(method, Path(dataset), changes.pop("task", None), changes)

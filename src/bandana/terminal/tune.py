@@ -13,7 +13,7 @@ from rich.table import Table
 
 from bandana.config import parse_assignment
 from bandana.paper.cookbook import recipe
-from bandana.terminal.screen import console, status
+from bandana.terminal.screen import console, said, status
 from bandana.training.trainer import OnEpoch
 from bandana.tuning.folder import RECIPE, TRIALS
 from bandana.tuning.space import read_space, space_for, without
@@ -63,15 +63,12 @@ def tune_and_show(
                 on_epoch=on_epoch,
             )
     except KeyboardInterrupt:
-        status.print(f"Stopped. At most the trial in flight is lost: the same command goes on from {out}.")
+        said(status, f"Stopped. At most the trial in flight is lost: the same command goes on from {out}.")
         raise SystemExit(130) from None
     _show(search, tuned)
-    console.print(
-        f"All {len(tuned.trials)} trials: [bold]{out / TRIALS}[/bold]   Recipe: [bold]{out / RECIPE}[/bold]",
-        soft_wrap=True,
-    )
+    said(console, f"All {len(tuned.trials)} trials: {out / TRIALS}   Recipe: {out / RECIPE}", soft_wrap=True)
     next_step = f"Run it: bandana run {method} {dataset} --task {task} --recipe {quote(str(out / RECIPE))}"
-    console.print(next_step, soft_wrap=True, markup=False, emoji=False)
+    said(console, next_step, soft_wrap=True)
 
 
 def best_table(search: Search, trials: Sequence[Trial]) -> Table:
@@ -95,7 +92,7 @@ def _show(search: Search, tuned: Tuned) -> None:
         console.print("What mattered: " + ", ".join(f"{option} {share:.0%}" for option, share in shares))
     failed = [trial for trial in tuned.trials if trial.failure]
     if failed:
-        console.print(f"{len(failed)} trials gave no score; the first of them: {failed[0].failure}")
+        said(console, f"{len(failed)} trials gave no score; the first of them: {failed[0].failure}")
     console.print(
         "The best score was chosen for being the highest, so a fresh run may well be a little lower. "
         "No test figure was computed."

@@ -13,7 +13,7 @@ from rich.text import Text
 from bandana.errors import UserError
 from bandana.evaluation.wording import how_many
 from bandana.own.outputs import LABELS, READ_AGAIN, Output, check_inputs_stay, open_output, write_csv
-from bandana.terminal.screen import console, status
+from bandana.terminal.screen import console, said, status
 from bandana.use.classify import classify
 from bandana.use.ids import row_of
 from bandana.use.labels import read_labels
@@ -62,10 +62,10 @@ def classify_and_show(folder: Path, labels: Path, out: Path | None) -> None:
     output = open_output(folder)
     given = read_labels(labels, output.ids)
     for note in given.notes:
-        status.print(note, style="dim", markup=False, emoji=False)
+        said(status, note, style="dim")
     result = classify(output.embedding, given.numbers, names=given.names)
     for note in result.notes:
-        status.print(note, markup=False, emoji=False)
+        said(status, note)
     if result.held_out is not None:
         score = result.held_out
         _say(
@@ -181,7 +181,7 @@ def _show_paths(reason: Explanation, output: Output) -> None:
 
 
 def _say(sentence: str) -> None:
-    console.print(sentence, markup=False, emoji=False)
+    said(console, sentence)
 
 
 def _show_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
