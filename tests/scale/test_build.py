@@ -216,7 +216,7 @@ def test_only_what_a_change_touches_is_done_again(tmp_path: Path, worked: list[s
     asked = BuildPlan(**paths, parts=2, partitioner="stream")
     stopped_before_the_seal(asked, tmp_path / "store")
     worked.clear()
-    with pytest.raises(UserError, match="Did you mean .edges.csv."):
+    with pytest.raises(UserError, match=r"Did you mean .edges\.csv."):
         build_store(replace(asked, edges=tmp_path / "edgs.csv"), tmp_path / "store")
     assert worked == []  # and nothing is lost by the slip
     with paths["labels"].open("a") as file:
