@@ -50,7 +50,7 @@ def test_a_cell_tells_what_is_behind_it(opened: Page) -> None:
     card = find(page, "#told")
     assert not card.is_displayed()
     find(page, ".cell").click()
-    assert find(page, "#told-title").text == "bandana · cora"
+    assert find(page, "#told-title").text == "Bandana · Cora"
     assert "84.62 ± 0.37 (10 runs)" in card.text
     assert find(page, "#told a").get_attribute("href").endswith("/configs/a%20b.toml")
     press(page, "\ue00c")  # Escape
@@ -62,7 +62,7 @@ def test_keys_walk_from_cell_to_cell(opened: Page) -> None:
     page = opened()
     page.execute_script("document.querySelector('.cell').focus()")
     press(page, "\ue015", "\ue014")  # down, right
-    assert find(page, "#told-title").text == "gae_x · cs"
+    assert find(page, "#told-title").text == "gae_x · CS"
     press(page, "\ue007")  # Enter
     assert page.switch_to.active_element == find(page, "#told")
     press(page, "\ue00c")
@@ -86,7 +86,7 @@ def test_a_verdict_can_be_looked_at_alone(opened: Page) -> None:
     assert [cell.get_attribute("data-mark") for cell in bright] == ["lower"]
     assert not find(page, "#theory").is_displayed()
     assert find(page, "#made-with").is_displayed()
-    assert find(page, "#shown").text == "Only “lower”: 1. Choose it again to see all."
+    assert find(page, "#shown").text == "Only “lower”. Choose it again to see all."
     find(page, "[data-filter='lower']").click()
     assert find(page, "#theory").is_displayed()
     assert page.find_elements("css selector", ".aside") == []

@@ -11,6 +11,7 @@ from bandana.paper.artifact import Cell, Result, Scope, Score, Sheet
 from bandana.paper.cache import Cache
 from bandana.paper.catalogue import PAPER_ORDER, artifacts
 from bandana.paper.cookbook import has_cell, load_recipe, recipe
+from bandana.paper.names import called
 from bandana.paper.published import published
 from bandana.paper.reproduce import Plan, survey
 from bandana.paper.rows import read_rows, to_rows
@@ -72,7 +73,7 @@ def test_both_recipes_are_held_against_bandana_and_against_the_best_of_any_metho
     against = cells["bandana-tuned, against the best method", "citeseer"]
     assert against.published is not None
     assert against.published.mean == best > published("auc")["bandana", "citeseer"].mean
-    assert "The best published figure is that of maskgae_path." in against.note
+    assert "The best published figure is that of MaskGAE-path." in against.note
     assert cells["bandana-tuned", "citeseer"].state == "higher"
     assert against.state == "lower"
     assert "Welch" in against.note
@@ -85,20 +86,20 @@ def test_the_notes_say_who_is_reached_and_who_is_passed() -> None:
     told = dict(zip(links.rows, links.notes, strict=False))
     assert told["bandana-tuned"].startswith(
         "bandana-tuned: 2 of 2 means reach the published figure of Bandana, 2 pass it "
-        "(above: citeseer (higher by the test), pubmed (higher by the test)"
+        "(above: CiteSeer (higher by the test), PubMed (higher by the test)"
     )
     assert told["bandana-tuned, against the best method"].startswith(
         "bandana-tuned: 1 of 2 means reach the best published figure of any method, 1 pass it "
-        "(above: pubmed (higher by the test); below: citeseer (lower by the test)"
+        "(above: PubMed (higher by the test); below: CiteSeer (lower by the test)"
     )
     assert "0 of 2 means reach the published figure of Bandana" in told["recipe of the paper"]
-    assert "citeseer 97.21 (maskgae_path), pubmed 97.26 (bandana)" in links.notes[4]
+    assert "CiteSeer 97.21 (MaskGAE-path), PubMed 97.26 (Bandana)" in links.notes[4]
 
 
 def test_a_level_mean_reaches_but_does_not_pass() -> None:
     level = Cell(row="x", column="cora", ours=Score(95.0, 0.1, 3), published=Score(95.0, 0.1, 10), state="same")
     assert tuned.standing_note("x", [level]) == (
-        "x: 1 of 1 means reach the published figure of Bandana, 0 pass it (level: cora (no difference shown))."
+        "x: 1 of 1 means reach the published figure of Bandana, 0 pass it (level: Cora (no difference shown))."
     )
 
 
@@ -131,7 +132,7 @@ def test_a_cell_without_a_tuned_recipe_says_so(monkeypatch: pytest.MonkeyPatch) 
     assert cells["bandana-tuned", "cs"].missing == missing
     assert cells["bandana-tuned", "cs"].state == "not run"
     assert cells["recipe of the paper", "cs"].ours is not None
-    assert f"cs (2 of 4 rows): {missing}." in nodes.notes
+    assert f"CS (2 of 4 rows): {missing}." in nodes.notes
 
 
 def test_rows_of_tuned_trainings_are_read(tmp_path: Path) -> None:
@@ -151,7 +152,7 @@ def test_rows_of_tuned_trainings_are_read(tmp_path: Path) -> None:
 def test_a_table_says_where_several_encoders_stand_against_one() -> None:
     nodes, links, _ = made_up(Scope(seeds=2, datasets=("cora", "pubmed")), {tuned.PAPER: 0.0, tuned.TUNED: 0.0})
     copies = {name: recipe("bandana", name, "node", book="tuned").copies for name in ("cora", "pubmed")}
-    several = ", ".join(f"{name} {number}" for name, number in copies.items() if number is not None)
+    several = ", ".join(f"{called(name)} {number}" for name, number in copies.items() if number is not None)
     assert several
     assert f"bandana-tuned: encoders side by side, where not one: {several}." in nodes.notes
     assert not any("side by side" in note for note in links.notes)

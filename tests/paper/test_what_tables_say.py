@@ -4,16 +4,20 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
+from bandana.data.datasets import DATASETS
 from bandana.paper.artifact import Artifact, Picture, Piece, Result, Scope, Sheet
 from bandana.paper.catalogue import artifacts
 from bandana.paper.cookbook import recipe
 from bandana.paper.figures import depth, embedding_size, temperature
 from bandana.paper.grid import Reading, beside, make_sheet, of_training, percent
+from bandana.paper.names import called
 from bandana.paper.pieces import training
-from bandana.paper.published import published, published_figures
+from bandana.paper.published import published, published_figures, table_names
 from bandana.paper.rows import DECODER_HITS
 from bandana.paper.tables import complexity
+from bandana.registry import all_methods
 from bandana.reporting.latex import to_latex
+from bandana.reporting.marks import best_places, mark_of
 from bandana.reporting.sheets import to_csv, to_markdown
 
 NOT_YET = "not run yet; to run it: bandana reproduce x"
@@ -58,17 +62,17 @@ def test_every_reason_for_a_missing_figure_is_told_once_with_its_columns() -> No
         ("bandana", "physics"): "OutOfMemoryError: 2 GiB",
     }
     assert make_sheet("t", results_of(failures), reading(), {}).notes == (
-        f"cora (1 of 2 rows), citeseer: {NOT_YET}.",
-        f"pubmed: {NO_DATA}.",
-        "physics: out of memory, as the note of each cell says.",
+        f"Cora (1 of 2 rows), CiteSeer: {NOT_YET}.",
+        f"PubMed: {NO_DATA}.",
+        "Physics: out of memory, as the note of each cell says.",
     )
 
 
 def test_reasons_of_several_tables_are_told_together_and_by_row_where_rows_are_empty() -> None:
     failures = {("gae", "cora"): "", ("bandana", "cora"): NOT_YET, ("gae", "cs"): "", ("bandana", "cs"): NOT_YET}
-    assert make_sheet("t", results_of(failures), reading(), {}).notes == (f"bandana: {NOT_YET}.",)
+    assert make_sheet("t", results_of(failures), reading(), {}).notes == (f"Bandana: {NOT_YET}.",)
     parts = [make_sheet("t", results_of({place: text}), reading(), {}) for place, text in failures.items()]
-    assert beside(parts).notes == (f"bandana: {NOT_YET}.",)
+    assert beside(parts).notes == (f"Bandana: {NOT_YET}.",)
     assert (beside(parts).rows, beside(parts).columns) == (("gae", "bandana"), ("cora", "cs"))
 
 
@@ -196,8 +200,8 @@ def test_published_ranks_that_do_not_follow_from_the_published_figures_are_named
     cells = {(cell.row, cell.column): cell.published for cell in ranks.cells}
     assert cells["costa", "all cells"].mean == pytest.approx(6.82, abs=0.01)  # type: ignore[union-attr]
     assert "As printed and recomputed: " in ranks.notes[-1]
-    assert "costa 6.4 and 6.82" in ranks.notes[-1]
-    assert "bandana" not in ranks.notes[-1]  # 2.4375 is printed as 2.4
+    assert "COSTA 6.4 and 6.82" in ranks.notes[-1]
+    assert "Bandana" not in ranks.notes[-1]  # 2.4375 is printed as 2.4
 
 
 def growth() -> Sheet:
@@ -219,6 +223,63 @@ def test_a_growth_within_the_order_is_not_called_the_absence_of_a_difference() -
     for text in (to_markdown(growth(), []), to_latex(growth())):
         assert "grows within the paper's order" in text
         assert "no difference shown" not in text
+
+
+def test_an_order_that_is_refuted_is_grave_and_no_growth_is_the_best() -> None:
+    piece = complexity.pieces(Scope())[1]
+    result = Result({"values": [1, 2, 4], "seconds": [1.0, 4.0, 16.0], "mb": [1.0, 2.0, 4.0]})
+    seconds, megabytes = complexity.show([(piece, result)])
+    tones = [mark_of(sheet.cells[0], sheet.highest_is_best).tone for sheet in (seconds, megabytes)]
+    assert (seconds.cells[0].state, tones) == ("higher", ["poor", "good"])
+    assert best_places(seconds) == {}
+
+
+def test_times_on_another_machine_are_counted_as_side_by_side_in_every_form() -> None:
+    piece = artifacts()["time-and-memory"].pieces(Scope(datasets=("cora",), methods=("bandana",)))[0]
+    results = [(piece, Result({"epoch_seconds": 1.0, "timed": 3, "peak_mb": 9.0}))]
+    for sheet in artifacts()["time-and-memory"].show(results):
+        assert isinstance(sheet, Sheet)
+        assert "side by side" in to_csv(sheet)
+        assert "‖ beside the published figure, and nothing is tested" in to_markdown(sheet, [])
+
+
+def test_columns_of_few_labels_stand_together_by_data_set() -> None:
+    artifact = artifacts()["semi-supervised"]
+    (sheet,) = artifact.show([(piece, Result(None, NOT_YET)) for piece in artifact.pieces(Scope(seeds=2))])
+    assert isinstance(sheet, Sheet)
+    assert sheet.columns == tuple(f"{name} {share} %" for name in ("cs", "physics") for share in (10, 5, 1))
+
+
+def test_names_are_those_of_readers_and_files_keep_those_of_commands() -> None:
+    results = figures_for("end-to-end", Scope(seeds=2, datasets=("cs",)), lambda seed: 0.9)
+    sheet = sheet_of("end-to-end", results, "AUC (%) by dot products on")
+    for text in (to_markdown(sheet, []), to_latex(sheet)):
+        assert all(name in text for name in ("T-BGRL", "S2GAE", "MaskGAE-edge", "Bandana", "CS"))
+        assert not any(name in text for name in ("t_bgrl", r"t\_bgrl", "maskgae"))
+    assert "t_bgrl,cs," in to_csv(sheet)
+
+
+def test_every_method_and_data_set_of_a_table_has_a_name_for_readers() -> None:
+    places = {place for table in table_names() for place in published(table)}
+    ours = {name for place in places for name in place if name in {*all_methods(), *DATASETS}}
+    assert {name for name in ours if called(name) == name} <= {"ogbn-arxiv", "ogbn-mag", "ogbl-collab", "ogbl-ppa"}
+    assert called("cs 10 %") == "CS 10 %"
+    assert called("bandana, weights chosen after the sigmoid") == "Bandana, weights chosen after the sigmoid"
+    assert called("bandana-tuned") == "bandana-tuned"
+
+
+def test_counts_that_differ_for_a_known_reason_have_it_below_the_table() -> None:
+    artifact = artifacts()["statistics"]
+    for quick, said in (
+        (False, ("largest components: 7,487 and 13,381 nodes", "these have 12,430")),
+        (True, ("12,430",)),
+    ):
+        pieces = artifact.pieces(Scope(quick=quick))
+        (sheet,) = artifact.show([(piece, Result(None, NOT_YET)) for piece in pieces])
+        assert isinstance(sheet, Sheet)
+        causes = [note for note in sheet.notes[1:] if "not run" not in note]
+        assert len(causes) == len(said)
+        assert all(words in note for words, note in zip(said, causes, strict=True))
 
 
 def test_ranks_count_cells_and_not_seeds() -> None:

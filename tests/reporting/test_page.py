@@ -41,7 +41,7 @@ def test_every_cell_has_a_sign_a_word_a_colour_and_its_details() -> None:
     told = json.loads(found.scripts[0])
     words = [told[int(given["data-details"])]["word"] for given in cells]
     assert words == [given["data-mark"] for given in cells]
-    assert set(words) == {mark.word for mark in CELL_MARKS}
+    assert {*words, "side by side"} == {mark.word for mark in CELL_MARKS}, "ranks alone are side by side"
     tones = {given["data-mark"]: given["class"].split()[-1] for given in cells}
     assert tones["same"] == "tone-good"
     assert tones["undecided"] == "tone-fair"
@@ -80,14 +80,15 @@ def test_nothing_in_a_cell_lies_over_its_figure() -> None:
     assert not any("absolute" in rules for rules in re.findall(r"\.seeds {(.*?)}", style))
 
 
-def test_ranks_have_no_sign_and_are_not_counted_because_nothing_is_asked_of_them() -> None:
+def test_ranks_are_side_by_side_and_counted_so() -> None:
     section = replace(sample_sections()[0], exhibits=(average_ranks([sample_sheet()]),))
     found = read((section,))
     assert {given["data-mark"] for given in buttons(found, "cell")} == {"side by side", "not run"}
     assert "?" not in "".join(found.texts)
-    assert [given["data-filter"] for given in buttons(found, "filter")] == ["not run"]
+    assert [given["data-filter"] for given in buttons(found, "filter")] == ["side by side", "not run"]
+    assert "‖ 4 side by side" in " ".join(" ".join(found.texts).split())
     told = json.loads(found.scripts[0])[0]
-    assert (told["sign"], told["word"], told["note"]) == ("", "side by side", "Ranks are set side by side.")
+    assert (told["sign"], told["word"], told["note"]) == ("‖", "side by side", "Ranks are set side by side.")
     assert "not tested" in {given["data-mark"] for given in buttons(read(), "cell")}, "one seed leaves a question"
 
 
@@ -147,11 +148,11 @@ def test_words_that_the_paper_prints_stand_where_its_figure_would() -> None:
     assert dict(json.loads(Reader(text).scripts[0])[0]["facts"])["Published"] == "OOM"
 
 
-def test_counts_at_the_top_are_those_of_the_cells_and_statements() -> None:
+def test_every_table_has_the_counts_of_its_verdicts_and_the_top_has_none() -> None:
     found = read()
     text = " ".join(" ".join(found.texts).split())
-    assert "1 = same 1 ≈ undecided 1 ▲ higher 1 ▼ lower 1 ? not tested" in text
-    assert "add up the cells of every table with verdicts: accuracies by a test, and also counts" in text
+    assert "= 1 same ≈ 1 undecided ▲ 1 higher ▼ 1 lower ? 1 not tested" in text
+    assert "= same ≈ undecided ▲ higher ▼ lower ? not tested" in text
     assert [given["data-filter"] for given in buttons(found, "filter")][-3:] == ["holds", "does not hold", "open"]
     for expected in (
         *FACTS.values(),
@@ -161,6 +162,51 @@ def test_counts_at_the_top_are_those_of_the_cells_and_statements() -> None:
         "Three sentences & more.",
     ):
         assert expected in text
+
+
+def test_contents_count_each_published_figure_once_also_where_two_tables_score_it() -> None:
+    sheet = sample_sheet()
+    section = replace(sample_sections()[0], exhibits=(sheet, replace(sheet, rescored=True)))
+    text = page(Path("nowhere"), "t", (section,), FACTS)
+    contents = text.partition('<li data-section="nodes">')[2].partition("</li>")[0]
+    assert re.findall(r">(\S)(\d+)</span>", contents)[:5] == [(sign, "1") for sign in "=≈▲▼?"]
+    assert text.count("= 1 same") == 2, "each table says what it has"
+
+
+def test_a_verdict_has_the_colour_that_most_of_its_cells_have() -> None:
+    orders = sample_sheet(highest_is_best=False, marks_best=False)
+    for first, tone in (((orders,), "poor"), ((sample_sheet(), sample_sheet(), orders), "fair")):
+        section = replace(sample_sections()[0], exhibits=first)
+        (higher,) = (it for it in buttons(read((section,)), "filter") if it["data-filter"] == "higher")
+        assert higher["class"].split() == ["filter", f"tone-{tone}"]
+
+
+def test_an_option_of_a_command_is_not_wrapped_at_its_hyphens() -> None:
+    words = "not run; to run it: bandana reproduce nodes --data-root FOLDER, on a graph - or two"
+    sheet = sample_sheet(notes=(words,))
+    section = replace(sample_sections()[0], exhibits=(sheet,), command="bandana reproduce nodes --seeds 10")
+    text = page(Path("nowhere"), "t", (section,), FACTS)
+    assert '<pre><code>bandana reproduce nodes <span class="option">--seeds</span> 10</code></pre>' in text
+    assert 'nodes <span class="option">--data-root</span> FOLDER, on a graph - or two</li>' in text
+    assert ".option { white-space: nowrap; }" in text
+
+
+def test_a_drawing_wider_than_a_narrow_screen_says_so() -> None:
+    text = page(Path("nowhere"), "t", sample_sections(), FACTS)
+    assert '<p class="note wide">The drawing is wider than the screen: swipe to see the rest.</p>' in text
+    assert ".wide { display: none; }" in text.partition("@media screen and (max-width: 600px)")[0]
+    assert ".wide { display: block; }" in text.partition("@media screen and (max-width: 600px)")[2]
+    assert '<div class="scroll paper" role="region" tabindex="0" aria-label="Depth">' in text
+
+
+def test_methods_and_data_sets_have_the_names_of_the_figures() -> None:
+    text = page(Path("nowhere"), "t", sample_sections(), FACTS)
+    assert '<th scope="row">Bandana</th>' in text
+    assert '<th scope="col">CS</th>' in text
+    assert json.loads(Reader(text).scripts[0])[0]["title"] == "Bandana · Cora"
+    picture = replace(sample_picture(), columns=("dataset", "method", "file"), rows=(("cs", "t_bgrl", "cs"),))
+    text = page(Path("nowhere"), "t", (replace(sample_sections()[1], exhibits=(picture,)),), FACTS)
+    assert "<td>CS </td><td>T-BGRL </td><td>cs </td>" in text
 
 
 def test_every_section_can_be_reached_and_drawings_are_sealed_off() -> None:

@@ -62,8 +62,8 @@ def test_csv_of_a_figure_and_of_a_statement_has_the_numbers() -> None:
 
 def test_markdown_shows_ours_over_the_published_figure() -> None:
     text = to_markdown(sample_sheet(), ["nodes-1.csv", "nodes-1.tex"])
-    assert "| bandana | **84.50 ± 0.50** (10) =<br>*84.62 ± 0.37* |" in text
-    assert "| seegera | not run<br>*84.62 ± 0.37* | out of memory | failed<br>*84.62 ± 0.37* |" in text
+    assert "| Bandana | **84.50 ± 0.50** (10) =<br>*84.62 ± 0.37* |" in text
+    assert "| SeeGera | not run<br>*84.62 ± 0.37* | out of memory | failed<br>*84.62 ± 0.37* |" in text
     assert "▼ lower than published" in text
     assert text.endswith("- Three sentences & more.\n")
     assert "\n\n[nodes-1.csv](nodes-1.csv) · [nodes-1.tex](nodes-1.tex)\n\n" in text
@@ -83,8 +83,8 @@ def test_words_that_the_paper_prints_stand_where_its_figure_would() -> None:
     absent = cell("gca", "physics", None, None, printed=">24,576 & more")
     sheet = sample_sheet(rows=("grace", "gca"), columns=("physics",), cells=(words, absent))
     text = to_markdown(sheet, [])
-    assert "| grace | 94.50 ± 0.50 (3) ·<br>*OOM* |" in text
-    assert "| gca | not run<br>*>24,576 & more* |" in text
+    assert "| GRACE | 94.50 ± 0.50 (3) ·<br>*OOM* |" in text
+    assert "| GCA | not run<br>*>24,576 & more* |" in text
     latex = to_latex(sheet)
     check_latex(latex, columns=1)
     assert "\\quad\\textit{published} & OOM \\\\[2pt]" in latex
@@ -135,12 +135,12 @@ def check_latex(text: str, columns: int) -> None:
 def test_latex_stacks_means_over_deviations_and_marks_the_best() -> None:
     text = to_latex(sample_sheet())
     check_latex(text, columns=3)
-    assert r"bandana & \shortstack{\textbf{84.50}\\{\scriptsize $\pm$ 0.50}} &" in text
+    assert r"Bandana & \shortstack{\textbf{84.50}\\{\scriptsize $\pm$ 0.50}} &" in text
     assert r"\textbf{99.00}$\uparrow$" in text
     assert r"\textbf{95.50}$\approx$" in text
     assert r"\underline{70.00}$\downarrow$" in text
     assert r"gae\_x" in text
-    assert r"seegera & not run & out of memory & failed \\*[1pt]" in text
+    assert r"SeeGera & not run & out of memory & failed \\*[1pt]" in text
     assert r"\quad\textit{published} & \shortstack{84.62" in text
     assert "\n\\begin{table}\n" in text
     wide = sample_sheet(columns=tuple("abcdef"), cells=())
@@ -154,9 +154,9 @@ def test_latex_says_what_marks_mean_how_many_seeds_there_are_and_by_which_protoc
         "Below ours stand the published figures.",
         "the best of a column is bold and the second best underlined.",
         r"Marks: $\approx$ no difference shown, but more than 1.5 apart: not decided; ",
-        r"; $\uparrow$ higher than published; $\downarrow$ lower than published; ? side by side without a test",
+        r"; $\uparrow$ higher than published; $\downarrow$ lower than published; ? no test is possible",
         "; none: no difference shown, or the paper has no figure here.",
-        r"Seeds behind each of our figures: 3 to 10 (bandana), 1 to 10 (gae\_x).",
+        r"Seeds behind each of our figures: 3 to 10 (Bandana), 1 to 10 (gae\_x).",
         "Protocol: linear probe.",
         r"The published $\pm$ is over 10 runs.",
         r"Three sentences \& more.",

@@ -38,10 +38,10 @@ def two() -> tuple[Sheet, Sheet]:
 
 def test_each_cell_has_the_first_figure_over_the_second() -> None:
     text = to_latex_of_two(*two())
-    assert r"bandana & \shortstack{84.50 $\pm$ 0.50\\83.00 $\pm$ 0.30} & " in text
+    assert r"Bandana & \shortstack{84.50 $\pm$ 0.50\\83.00 $\pm$ 0.30} & " in text
     assert r"\shortstack{\textbf{89.20} $\pm$ 0.40\\\textbf{95.00}$\uparrow$ $\pm$ 0.10} \\" in text
     assert r"\quad\textit{published} & \shortstack{84.62 $\pm$ 0.37\\82.97 $\pm$ 0.92} & " in text
-    assert r"seegera & not run & \shortstack{\underline{88.00}?\\\underline{86.00}} \\*[1pt]" in text
+    assert r"SeeGera & not run & \shortstack{\underline{88.00}?\\\underline{86.00}} \\*[1pt]" in text
     assert r"\shortstack{88.39 $\pm$ 0.26\\--} \\[2pt]" in text
     assert r"\caption{Micro-F1; in the second line of a cell: Macro-F1}" in text
     assert "Both. First line: Three are tested. Second line: Two are." in text
@@ -93,7 +93,7 @@ def test_a_table_longer_than_a_page_breaks_over_pages_and_its_notes_follow_it() 
         lines = body.partition(r"\endfoot")[2].split("\n")[1:-1]
         ours = [line for line in lines if not line.startswith(r"\quad\textit{published}")]
         assert [line.split(" & ")[0] for line in ours] == [
-            r"\raggedright bandana, weights chosen after the sigmoid",
+            r"\raggedright Bandana, weights chosen after the sigmoid",
             *(rf"method\_{number}" for number in range(1, 24)),
         ]
         # The published figures stay on the page of ours.

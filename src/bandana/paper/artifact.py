@@ -6,7 +6,16 @@ from typing import Any, Literal, NamedTuple
 
 Kind = Literal["table", "figure", "check"]
 State = Literal[
-    "same", "undecided", "higher", "lower", "not tested", "no published figure", "not run", "out of memory", "failed"
+    "same",
+    "undecided",
+    "higher",
+    "lower",
+    "not tested",
+    "side by side",
+    "no published figure",
+    "not run",
+    "out of memory",
+    "failed",
 ]
 
 ORIGINS = "origins"
@@ -90,7 +99,9 @@ class Sheet:
         columns: Names, in order.
         cells: At most one for each row and column.
         notes: Sentences below the table.
-        highest_is_best: Whether the largest figure of a column is its best; None marks no best.
+        highest_is_best: Whether the larger of two figures is the better one; None where neither is.
+        marks_best: Whether the best figures of a column are marked; not where its rows are no rivals.
+        rescored: Whether a table before it has the same cells by another scoring, so that they are not counted again.
         below: A table of the same rows and columns. LaTeX sets its figures below this one's in cells of two lines.
         counted: What the number in brackets beside a figure counts.
         meanings: What verdicts mean, where that is not what they mean elsewhere.
@@ -102,6 +113,8 @@ class Sheet:
     cells: tuple[Cell, ...]
     notes: tuple[str, ...] = ()
     highest_is_best: bool | None = True
+    marks_best: bool = True
+    rescored: bool = False
     below: "Sheet | None" = None
     counted: str = "seeds"
     meanings: Mapping[str, str] = field(default_factory=dict)
@@ -156,6 +169,7 @@ class Artifact:
         name: As on the command line, such as ``node-classification``.
         kind: Table, figure or check.
         title: One line.
+        printed: Where the paper has it, such as ``Table 1``; empty if nowhere.
         pieces: The work behind it, for a number of seeds; quickly and coarsely on small data if asked.
         show: From the results, one for each piece and in the same order, to what is shown.
     """
@@ -163,6 +177,7 @@ class Artifact:
     name: str
     kind: Kind
     title: str
+    printed: str = ""
     pieces: Callable[["Scope"], Sequence[Piece]]
     show: Callable[[Sequence[tuple[Piece, Result]]], Sequence[Exhibit]]
 

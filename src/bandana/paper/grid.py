@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from bandana.errors import WANT_OF_MEMORY
 from bandana.paper.artifact import PRODUCTS, Cell, Piece, Result, Score, Sheet, State
+from bandana.paper.names import called
 from bandana.paper.published import Printed, published
 from bandana.paper.sentences import sentence, without_result
 from bandana.reporting.compare import Over, chance_note, judge, last_digit, out_of_memory
@@ -131,9 +132,9 @@ def _whereabouts(absent: Sequence[Cell], cells: Sequence[Cell]) -> str:
     rows, all_rows = Counter(cell.row for cell in absent), Counter(cell.row for cell in cells)
     for parts, wholes in ((columns, all_columns), (rows, all_rows)):
         if all(number == wholes[name] for name, number in parts.items()):
-            return ", ".join(parts)
+            return ", ".join(map(called, parts))
     return ", ".join(
-        name if number == all_columns[name] else f"{name} ({number} of {all_columns[name]} rows)"
+        called(name) if number == all_columns[name] else f"{called(name)} ({number} of {all_columns[name]} rows)"
         for name, number in columns.items()
     )
 
@@ -150,7 +151,7 @@ def with_printed_ranks(ranks: Sheet, task: str) -> Sheet:
         if cell.column == "all cells" and cell.published and cell.row in as_printed
     }
     apart = [
-        f"{row} {as_printed[row]:.1f} and {rank:.2f}"
+        f"{called(row)} {as_printed[row]:.1f} and {rank:.2f}"
         for row, rank in recomputed.items()
         if abs(rank - as_printed[row]) > 0.05 + 1e-9
     ]

@@ -7,6 +7,7 @@ from typing import Any
 from bandana.config import nest
 from bandana.paper.artifact import Piece, Scope
 from bandana.paper.grid import Reading, Results
+from bandana.paper.names import called
 from bandana.paper.pieces import trainings
 
 Variants = Mapping[str, Mapping[str, Any]]
@@ -49,7 +50,9 @@ def contrast_notes(reference: str, results: Results, reading: Reading) -> list[s
                 difference = sum(other) / len(other) - sum(base) / len(base)
                 words.append(f"{row} {difference:+.2f} (p = {ttest_rel(other, base).pvalue:.2g})")
         if words:
-            notes.append(f"{column}, against {reference}, paired by seed, two-sided t test: {'; '.join(words)}.")
+            notes.append(
+                f"{called(column)}, against {reference}, paired by seed, two-sided t test: {'; '.join(words)}."
+            )
     return notes
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from bandana.files import write_text
 from bandana.paper.artifact import Artifact, Exhibit, Picture, Result, Scope, Sheet
 from bandana.paper.grid import Results, precisions_of
+from bandana.paper.names import called
 from bandana.paper.pieces import config_name, configuration
 from bandana.paper.reproduce import CONFIGS, Item, Plan, Survey, command_of
 from bandana.paper.rows import to_rows
@@ -84,7 +85,8 @@ def with_sources(exhibit: Exhibit, items: Sequence[Item]) -> Exhibit:
     if len(rows) < 2:
         return exhibit
     said = [
-        f"{file} ({', '.join(own) if len(own) <= NAMED_ROWS else f'{len(own)} rows'})" for file, own in rows.items()
+        f"{file} ({', '.join(map(called, own)) if len(own) <= NAMED_ROWS else f'{len(own)} rows'})"
+        for file, own in rows.items()
     ]
     note = f"Figures come from several runs, which may differ in kernels and machines: {'; '.join(said)}."
     return replace(exhibit, notes=(*exhibit.notes, note))

@@ -259,6 +259,6 @@ def _values(sheets: Sequence[Sheet], side: Literal["ours", "published"]) -> dict
 
 
 def _rank_cell(row: str, column: str, ours: Score | None, published: Score | None) -> Cell:
-    state: State = "not run" if ours is None else "no published figure" if published is None else "not tested"
-    note = "Ranks are set side by side." if state == "not tested" else ""
+    state: State = "not run" if ours is None else "no published figure" if published is None else "side by side"
+    note = "Ranks are set side by side." if state == "side by side" else ""
     return Cell(row=row, column=column, ours=ours, published=published, state=state, note=note)

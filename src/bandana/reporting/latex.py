@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Literal, NamedTuple, TypeAlias
 
 from bandana.paper.artifact import Sheet
+from bandana.paper.names import called
 from bandana.reporting.latex_text import escaped
 from bandana.reporting.legends import meanings, provenance, seed_counts
 from bandana.reporting.marks import best_places, mark_of, number_texts
@@ -66,7 +67,7 @@ _SIGN = re.compile(r"\\([a-zA-Z]+|.)")
 _SILENT = re.compile(r"\\(shortstack|raggedright|textbf|textit|underline|scriptsize|footnotesize|par)\b ?|(?<!\\)[{}$]")
 _PUBLISHED = r"\quad\textit{published}"
 _SHRINK = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}"
-_LATEX_SIGNS = {"▲": r"$\uparrow$", "▼": r"$\downarrow$", "≈": r"$\approx$", "?": "?", "=": "", "·": ""}
+_LATEX_SIGNS = {"▲": r"$\uparrow$", "▼": r"$\downarrow$", "≈": r"$\approx$", "?": "?", "=": "", "‖": "", "·": ""}
 """Of cells that have a figure of ours; others have a word."""
 
 
@@ -136,7 +137,7 @@ def _latex_table(sheet: Sheet, text: Callable[[Side, str, str], str], notes: Seq
         text: Of a side, row and column.
         notes: What is said below it, in LaTeX.
     """
-    head = ("", *map(escaped, sheet.columns))
+    head = ("", *(escaped(called(column)) for column in sheet.columns))
     groups = [_lines_of(row, sheet.columns, text) for row in sheet.rows]
     lines = [head, *(line for group in groups for line in group)]
     # A star keeps the published figures on the page of ours.
@@ -144,7 +145,7 @@ def _latex_table(sheet: Sheet, text: Callable[[Side, str, str], str], notes: Seq
         " \\\\*[1pt]\n".join(map(" & ".join, group)) + (r" \\[2pt]" if len(group) > 1 else r" \\") for group in groups
     ]
     top = [r"\toprule", rf"{' & '.join(head)} \\", r"\midrule"]
-    names = "p{10em}" if max(map(len, sheet.rows), default=0) > _LONG else "l"
+    names = "p{10em}" if any(len(called(row)) > _LONG for row in sheet.rows) else "l"
     caption, columns = escaped(sheet.title), f"{names}{'c' * len(sheet.columns)}"
     below = rf"{{\footnotesize\sloppy\noindent {' '.join(notes)}\par}}"
     for layout in _AFLOAT:
@@ -157,7 +158,8 @@ def _latex_table(sheet: Sheet, text: Callable[[Side, str, str], str], notes: Seq
 def _lines_of(row: str, columns: Sequence[str], text: Callable[[Side, str, str], str]) -> list[Line]:
     """The line of ours, and that of the published figures if there are any."""
     ours, published = (tuple(text(side, row, column) for column in columns) for side in ("ours", "published"))
-    name = rf"\raggedright {escaped(row)}" if len(row) > _LONG else escaped(row)
+    name = called(row)
+    name = rf"\raggedright {escaped(name)}" if len(name) > _LONG else escaped(name)
     return [(name, *ours), *([(_PUBLISHED, *published)] if any(published) else [])]
 
 

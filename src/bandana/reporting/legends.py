@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from bandana.paper.artifact import PRODUCTS, Sheet
+from bandana.paper.names import called
 from bandana.paper.sentences import sentence
 from bandana.reporting.marks import CELL_MARKS, Mark, shows_seeds
 
@@ -26,7 +27,9 @@ def seed_counts(sheet: Sheet) -> list[str]:
             found.setdefault(cell.row, []).append(cell.ours.seeds)
     rows = _by_value((_span(counts), row) for row, counts in found.items())
     whole = len(rows) == 1
-    words = ", ".join(number if whole else f"{number} ({', '.join(names)})" for number, names in rows.items())
+    words = ", ".join(
+        number if whole else f"{number} ({', '.join(map(called, names))})" for number, names in rows.items()
+    )
     return [f"{sheet.counted.capitalize()} behind each of our figures: {words}."] if words else []
 
 
@@ -39,9 +42,9 @@ def _protocols(sheet: Sheet) -> list[str]:
     parts = [(*cell.protocol.partition(PRODUCTS)[::2], cell.row, cell.column) for cell in done if cell.protocol]
     rows, columns = (_by_value((part[0], part[axis]) for part in parts) for axis in (2, 3))
     named = rows if len({tuple(names) for names in rows.values()}) > 1 else columns
-    said = [f"protocol of {', '.join(names)}: {words}" for words, names in named.items()]
+    said = [f"protocol of {', '.join(map(called, names))}: {words}" for words, names in named.items()]
     reduced = _by_value((precision, row) for _, precision, row, _ in parts if precision)
-    precisions = "; ".join(f"in {precision}: {', '.join(names)}" for precision, names in reduced.items())
+    precisions = "; ".join(f"in {precision}: {', '.join(map(called, names))}" for precision, names in reduced.items())
     return [
         *map(sentence, said if len(rows) > 1 else [f"protocol: {words}" for words in rows]),
         *([f"Products of matrices {precisions}."] if precisions else []),

@@ -28,19 +28,22 @@ SAME = Mark("same", "=", "good", "no difference shown")
 UNDECIDED = Mark("undecided", "≈", "fair", "no difference shown, but more than 1.5 apart: not decided")
 HIGHER = Mark("higher", "▲", "fair", "higher than published")
 LOWER = Mark("lower", "▼", "fair", "lower than published")
-NOT_TESTED = Mark("not tested", "?", "plain", "side by side without a test, for want of seeds or of a question")
+NOT_TESTED = Mark("not tested", "?", "plain", "no test is possible, for want of seeds")
+SIDE_BY_SIDE = Mark("side by side", "‖", "plain", "beside the published figure, and nothing is tested")
 UNPUBLISHED = Mark("no published figure", "·", "plain", "the paper has no figure here")
 NOT_RUN = Mark("not run", "–", "absent", "not run")
 OUT_OF_MEMORY = Mark("out of memory", "⊘", "absent", "ran out of memory")
 FAILED = Mark("failed", "✕", "absent", "failed")
 HOLDS = Mark("holds", "✓", "good", "the numbers bear the statement out")
 FAILS = Mark("does not hold", "✗", "poor", "the numbers contradict the statement")
-HOLDS_BEYOND = Mark("holds further", "✓", "plain", "a wider statement than the paper's, which the numbers bear out")
-FAILS_BEYOND = Mark("not further", "✗", "plain", "a wider statement than the paper's, which the numbers contradict")
+HOLDS_BEYOND = Mark(
+    "holds beyond the paper", "✓", "plain", "a wider statement than the paper's, which the numbers bear out"
+)
+FAILS_BEYOND = Mark("does not extend", "✗", "plain", "a wider statement than the paper's, which the numbers contradict")
 OPEN = Mark("open", "?", "plain", "the numbers cannot tell")
 
 CLAIM_MARKS = (HOLDS, FAILS, HOLDS_BEYOND, FAILS_BEYOND, OPEN)
-CELL_MARKS = (SAME, UNDECIDED, HIGHER, LOWER, NOT_TESTED, UNPUBLISHED, NOT_RUN, OUT_OF_MEMORY, FAILED)
+CELL_MARKS = (SAME, UNDECIDED, HIGHER, LOWER, NOT_TESTED, SIDE_BY_SIDE, UNPUBLISHED, NOT_RUN, OUT_OF_MEMORY, FAILED)
 """In the order of legends and filters."""
 _OF_STATE = {mark.word: mark for mark in CELL_MARKS}
 _MOST_DECIMALS = 4
@@ -96,7 +99,7 @@ def published_text(cell: Cell, texts: Callable[[Cell, Score], tuple[str, str]]) 
 
 def best_places(sheet: Sheet) -> dict[tuple[str, str], int]:
     """1 for our best figures of each column and 2 for the second best, as far as their printed digits tell."""
-    if sheet.highest_is_best is None:
+    if sheet.highest_is_best is None or not sheet.marks_best:
         return {}
     places: dict[tuple[str, str], int] = {}
     for column in sheet.columns:

@@ -103,15 +103,13 @@ function only(verdict) {
   keep(null);
   for (const filter of filters) filter.setAttribute("aria-pressed", String(filter.dataset.filter === verdict));
   for (const it of marked) it.classList.toggle("aside", verdict !== null && it.dataset.mark !== verdict);
-  let count = 0;
   for (const section of document.querySelectorAll(".artifact")) {
-    const found = [...section.querySelectorAll("[data-mark]")].filter((it) => it.dataset.mark === verdict).length;
-    count += found;
+    const found = [...section.querySelectorAll("[data-mark]")].some((it) => it.dataset.mark === verdict);
     const hidden = verdict !== null && !found;
     section.hidden = hidden;
     document.querySelector(`[data-section="${CSS.escape(section.id)}"]`)?.toggleAttribute("hidden", hidden);
   }
-  status.textContent = verdict === null ? words : `Only “${verdict}”: ${count}. Choose it again to see all.`;
+  status.textContent = verdict === null ? words : `Only “${verdict}”. Choose it again to see all.`;
 }
 
 for (const filter of filters) {

@@ -24,11 +24,11 @@ from markupsafe import Markup
 from bandana import __version__
 from bandana.files import write_text
 from bandana.paper.artifact import ORIGINS, Cell, Claim, Exhibit, Kind, Picture, Score, Sheet
+from bandana.paper.names import called
 from bandana.reporting.legends import meanings
 from bandana.reporting.marks import (
     CELL_MARKS,
     CLAIM_MARKS,
-    NOT_TESTED,
     Mark,
     best_places,
     mark_of,
@@ -41,11 +41,11 @@ from bandana.reporting.sheets import difference, file_names
 
 PAGE = "index.html"
 _ALL_MARKS = (*CELL_MARKS, *CLAIM_MARKS)
-_SIDE_BY_SIDE = Mark("side by side", "", "plain", "nothing is asked")
-"""In place of "not tested" in tables such as ranks, which no seeds are behind; it is not counted."""
 _ROWS = 200
 """Numbers of a figure that are on the page; its CSV file has all."""
 _KINDS: dict[Kind, str] = {"table": "Tables", "figure": "Figures", "check": "Theory"}
+_NAMED = ("dataset", "method")
+"""Columns of a figure's numbers whose values are names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,12 +124,14 @@ def page(folder: Path, title: str, sections: Sequence[Section], facts: Mapping[s
     return environment.from_string(_part("page.html.j2")).render(
         title=title,
         breakable=_breakable,
+        unbroken=_unbroken,
+        called=called,
         groups=[
             (name, [view for view in views if view["kind"] == kind])
             for kind, name in _KINDS.items()
             if any(view["kind"] == kind for view in views)
         ],
-        counts=_tally([mark for section in sections for exhibit in section.exhibits for mark in _marks(exhibit)]),
+        marks=[mark for mark, _ in _tally([e for section in sections for e in section.exhibits])],
         facts=facts,
         details=details,
         style=Markup(style),  # noqa: S704 (our own files)
@@ -145,6 +147,7 @@ def _section(section: Section, folder: Path, details: list[dict[str, Any]]) -> d
         {
             **_exhibit(exhibit, folder, details),
             "files": [_link(name, folder) for name in file_names(section.name, number, exhibit)],
+            "counts": _tally([exhibit]),
         }
         for number, exhibit in enumerate(section.exhibits, start=1)
     ]
@@ -154,31 +157,22 @@ def _section(section: Section, folder: Path, details: list[dict[str, Any]]) -> d
         "kind": section.kind,
         "command": section.command,
         "exhibits": exhibits,
-        "counts": _tally([mark for exhibit in section.exhibits for mark in _marks(exhibit)]),
+        "counts": _tally([it for it in section.exhibits if not (isinstance(it, Sheet) and it.rescored)]),
     }
 
 
-def _tally(marks: Sequence[Mark]) -> list[tuple[Mark, int]]:
-    """How many of each; a kind of which one is grave looks grave."""
-    counts = Counter(mark.word for mark in marks)
-    grave = {mark.word for mark in marks if mark.tone == "poor"}
-    return [
-        (mark._replace(tone="poor") if mark.word in grave else mark, counts[mark.word])
-        for mark in _ALL_MARKS
-        if counts[mark.word]
-    ]
+def _tally(exhibits: Sequence[Exhibit]) -> list[tuple[Mark, int]]:
+    """How many cells and statements have each verdict, in the colour that most of them have."""
+    counts = Counter(mark for exhibit in exhibits for mark in _marks(exhibit))
+    found = {mark.word: [(one, count) for one, count in counts.items() if one.word == mark.word] for mark in _ALL_MARKS}
+    return [(max(own, key=lambda pair: pair[1])[0], sum(count for _, count in own)) for own in found.values() if own]
 
 
 def _marks(exhibit: Exhibit) -> Iterator[Mark]:
     if isinstance(exhibit, Sheet):
-        yield from (_mark(cell, exhibit) for cell in exhibit.cells)
+        yield from (mark_of(cell, exhibit.highest_is_best) for cell in exhibit.cells)
     elif isinstance(exhibit, Claim):
         yield mark_of_claim(exhibit)
-
-
-def _mark(cell: Cell, sheet: Sheet) -> Mark:
-    mark = mark_of(cell, sheet.highest_is_best)
-    return _SIDE_BY_SIDE if mark == NOT_TESTED and not shows_seeds(sheet) else mark
 
 
 def _exhibit(exhibit: Exhibit, folder: Path, details: list[dict[str, Any]]) -> dict[str, Any]:
@@ -204,7 +198,7 @@ def _rows(sheet: Sheet, folder: Path, details: list[dict[str, Any]]) -> list[tup
     def view(cell: Cell | None) -> CellView | None:
         if cell is None:
             return None
-        mark = _mark(cell, sheet)
+        mark = mark_of(cell, sheet.highest_is_best)
         details.append(_details(cell, sheet, mark, folder))
         mean, sd = texts(cell, cell.ours) if cell.ours else (mark.word, "")
         return CellView(
@@ -215,7 +209,7 @@ def _rows(sheet: Sheet, folder: Path, details: list[dict[str, Any]]) -> list[tup
             place=places.get((cell.row, cell.column), 0),
             mark=mark,
             details=len(details) - 1,
-            summary=f"{cell.row}, {cell.column}: {mark.word}. {cell.note}".strip(),
+            summary=f"{called(cell.row)}, {called(cell.column)}: {mark.word}. {cell.note}".strip(),
             links=[link for origin in cell.origins if (link := _link(origin, folder)).address],
         )
 
@@ -239,7 +233,7 @@ def _details(cell: Cell, sheet: Sheet, mark: Mark, folder: Path) -> dict[str, An
         "Protocol": cell.protocol,
     }
     return {
-        "title": f"{cell.row} · {cell.column}",
+        "title": f"{called(cell.row)} · {called(cell.column)}",
         "sign": mark.sign,
         "word": mark.word,
         "tone": mark.tone,
@@ -254,13 +248,21 @@ def _breakable(name: str) -> Markup:
     return Markup("<wbr>").join(re.split(r"(?<=[_.])(?=.)", name))
 
 
+def _unbroken(text: str) -> Markup:
+    """A text whose options, such as ``--seeds``, stay in one piece, where browsers would wrap them at their hyphens."""
+    parts = re.split(r"(?<!\S)(--[\w-]+)", text)
+    whole = Markup('<span class="option">{}</span>')
+    return Markup("").join(whole.format(part) if number % 2 else part for number, part in enumerate(parts))
+
+
 def _number(column: str, value: Any, folder: Path) -> list[Link]:
     """A number of a figure as text, or as links where it names configurations."""
     if column == ORIGINS:
         return [_link(origin, folder) for origin in str(value).split()]
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return [Link("–", "")]
-    return [Link(f"{value:.5g}" if isinstance(value, float) else str(value), "")]
+    text = f"{value:.5g}" if isinstance(value, float) else str(value)
+    return [Link(called(text) if column in _NAMED else text, "")]
 
 
 def _link(origin: str, folder: Path) -> Link:

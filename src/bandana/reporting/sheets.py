@@ -6,6 +6,7 @@ from io import StringIO
 from typing import Any
 
 from bandana.paper.artifact import ORIGINS, Cell, Claim, Exhibit, Picture, Score, Sheet
+from bandana.paper.names import called
 from bandana.reporting.legends import meanings, provenance
 from bandana.reporting.marks import (
     best_places,
@@ -122,9 +123,9 @@ def _markdown_table(sheet: Sheet) -> str:
             lines.append(f"*{published}*")
         return "<br>".join(lines)
 
-    lines = [[row, *(shown(cells.get((row, column))) for column in sheet.columns)] for row in sheet.rows]
+    lines = [[called(row), *(shown(cells.get((row, column))) for column in sheet.columns)] for row in sheet.rows]
     body = [f"| {' | '.join(_markdown(text) for text in line)} |" for line in lines]
-    head = f"| {' | '.join(_markdown(text) for text in ['', *sheet.columns])} |"
+    head = f"| {' | '.join(_markdown(text) for text in ['', *map(called, sheet.columns)])} |"
     return "\n".join([head, "|---" * (len(sheet.columns) + 1) + "|", *body])
 
 

@@ -10,9 +10,7 @@ from typing import Any
 
 from bandana.paper.artifact import Artifact, Picture, Piece, Scope, Score
 from bandana.paper.figures.series import (
-    NAMES,
     POINT,
-    TITLES,
     Results,
     caveats,
     dataset_of,
@@ -24,6 +22,7 @@ from bandana.paper.figures.series import (
     too_few,
     trials,
 )
+from bandana.paper.names import called
 from bandana.paper.pieces import chosen, datasets_of
 from bandana.reporting.drawing import blank, draw, legend_below, plot_lines
 
@@ -63,8 +62,8 @@ def show(results: Results, name: str = "depth", reading: str = "all layers side 
     def paint(panels: Any) -> None:
         for axes, dataset in zip(panels.flat, datasets, strict=False):
             for_method = {method: [found.get((dataset, method, depth)) for depth in depths] for method in methods}
-            plot_lines(axes, [line(NAMES[method], depths, values) for method, values in for_method.items()])
-            axes.set(title=TITLES[dataset], xlabel="layers of the encoder", ylabel="micro-F1, %", xticks=depths)
+            plot_lines(axes, [line(called(method), depths, values) for method, values in for_method.items()])
+            axes.set(title=called(dataset), xlabel="layers of the encoder", ylabel="micro-F1, %", xticks=depths)
         for axes in list(panels.flat)[len(datasets) :]:
             blank(axes, "")
         legend_below(panels.flat[0], 2 * columns)
@@ -103,7 +102,7 @@ def _readings(
             if not here:
                 continue
             if len(here) < len(depths):
-                partial.append(f"{NAMES[method]} {len(here)}")
+                partial.append(f"{called(method)} {len(here)}")
                 continue
             deep = [value for depth, value in here.items() if depth >= DEEP]
             best = max(here, key=lambda depth: here[depth])
@@ -111,13 +110,13 @@ def _readings(
             fall = here[best] - deep_means[method]
             dives = ", a dive" if fall > NOSEDIVE else ""
             losses.append(
-                f"{NAMES[method]} is best at {best} and loses {fall:.1f} points on average over the deep ones, "
+                f"{called(method)} is best at {best} and loses {fall:.1f} points on average over the deep ones, "
                 f"{here[best] - here[max(here)]:.1f} at {max(here)}{dives}"
             )
         if partial:
-            said.append(f"{TITLES[dataset]}: {too_few(', '.join(partial), len(depths), 'depths')}.")
+            said.append(f"{called(dataset)}: {too_few(', '.join(partial), len(depths), 'depths')}.")
         if losses:
-            said.append(f"{TITLES[dataset]}: {'; '.join(losses)}.{_lead(deep_means)}")
+            said.append(f"{called(dataset)}: {'; '.join(losses)}.{_lead(deep_means)}")
     return said
 
 
@@ -141,5 +140,10 @@ def _depth(experiment: Mapping[str, Any]) -> int:
 
 
 ARTIFACT = Artifact(
-    name="depth", kind="figure", title="Accuracy against encoder depth 1 to 8", pieces=pieces, show=show
+    name="depth",
+    kind="figure",
+    title="Accuracy against encoder depth 1 to 8",
+    printed="Figure 2b",
+    pieces=pieces,
+    show=show,
 )

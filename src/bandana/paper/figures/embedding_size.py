@@ -12,7 +12,6 @@ import numpy as np
 from bandana.paper.artifact import Artifact, Picture, Piece, Scope, Score
 from bandana.paper.figures.series import (
     POINT,
-    TITLES,
     Results,
     caveats,
     dataset_of,
@@ -24,6 +23,7 @@ from bandana.paper.figures.series import (
     too_few,
     trials,
 )
+from bandana.paper.names import called
 from bandana.paper.pieces import datasets_of
 from bandana.reporting.drawing import INK, blank, draw
 
@@ -57,7 +57,7 @@ def show(results: Results) -> list[Picture]:
             grid = [[found.get((dataset, wide, narrow)) for wide in encoders] for narrow in decoders]
             _chequer(axes, np.array([[np.nan if cell is None else cell.mean for cell in row] for row in grid]))
             axes.set(
-                title=f"{TITLES[dataset]}, micro-F1, %", xlabel="width of the encoder", ylabel="width of the decoder"
+                title=f"{called(dataset)}, micro-F1, %", xlabel="width of the encoder", ylabel="width of the decoder"
             )
             axes.set_xticks(range(len(encoders)), encoders)
             axes.set_yticks(range(len(decoders)), decoders)
@@ -103,10 +103,10 @@ def _readings(
         here = {key[1:]: score for key, score in found.items() if key[0] == dataset}
         wanted = len(encoders) * len(decoders)
         if len(here) < wanted:
-            said += [f"{TITLES[dataset]}: {too_few(len(here), wanted, 'pairs of widths')}."] if here else []
+            said += [f"{called(dataset)}: {too_few(len(here), wanted, 'pairs of widths')}."] if here else []
             continue
         best = max(here, key=lambda widths: here[widths].mean)
-        said.append(f"{TITLES[dataset]}: best with {best[0]} and {best[1]}, {spoken(here[best])} %")
+        said.append(f"{called(dataset)}: best with {best[0]} and {best[1]}, {spoken(here[best])} %")
         for words, widths in (
             ("the paper's best", PUBLISHED_BEST.get(dataset)),
             ("the widest", (max(encoders), max(decoders))),
@@ -130,6 +130,7 @@ ARTIFACT = Artifact(
     name="embedding-size",
     kind="figure",
     title="Accuracy against the widths of encoder and decoder",
+    printed="App. E.5.2",
     pieces=pieces,
     show=show,
 )

@@ -224,6 +224,7 @@ ARTIFACT = Artifact(
     name="entropy",
     kind="figure",
     title="Entropy histograms of ego-graph edge weights",
+    printed="Figure 3",
     pieces=pieces,
     show=show,
 )

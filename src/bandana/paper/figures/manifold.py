@@ -25,7 +25,7 @@ from bandana.experiment import Experiment, embed, run_seed
 from bandana.graph import Graph, dense, identity_features
 from bandana.paper.artifact import ORIGINS, Artifact, Picture, Piece, Result, Scope
 from bandana.paper.cookbook import recipe
-from bandana.paper.figures.series import NAMES
+from bandana.paper.names import called
 from bandana.paper.pieces import chosen, seeds_of
 from bandana.paper.sentences import failure_notes
 from bandana.paper.work import work
@@ -128,7 +128,7 @@ def show(results: Sequence[tuple[Piece, Result]]) -> list[Picture]:
             one = next((found for found in maps.values() if found), None)
             _map(row[0], f"{DATASETS[dataset]}, as it is", one, "truth")
             for axes, (method, found) in zip(row[1:], maps.items(), strict=True):
-                _map(axes, NAMES[method], found, "places")
+                _map(axes, called(method), found, "places")
 
     picture = Picture(
         title=title,
@@ -168,7 +168,7 @@ def _readings(values: Mapping[tuple[str, str, int], Mapping[str, Any]], datasets
         if not means:
             continue
         words = "; ".join(
-            f"{NAMES[method]} keeps {one['neighbours_kept']:.1%} of the neighbours, its distances correlate "
+            f"{called(method)} keeps {one['neighbours_kept']:.1%} of the neighbours, its distances correlate "
             f"{one['distance_correlation']:.2f} with steps in the graph, and {one['same_label']:.1%} of the "
             f"{NEAREST} nearest have the same label"
             for method, one in means.items()
@@ -188,13 +188,14 @@ def _key(piece: Piece) -> tuple[str, str, int]:
 
 def _name(piece: Piece) -> str:
     dataset, method, _ = _key(piece)
-    return f"{NAMES[method]} on {DATASETS[dataset]}"
+    return f"{called(method)} on {DATASETS[dataset]}"
 
 
 ARTIFACT = Artifact(
     name="manifold",
     kind="figure",
     title="Manifold learning on Swiss Roll and Two-moon",
+    printed="Figure 4",
     pieces=pieces,
     show=show,
 )

@@ -157,6 +157,7 @@ ARTIFACT = Artifact(
     name="masking",
     kind="figure",
     title="A connected component before and after discrete and bandwidth masking",
+    printed="Figure 1c",
     pieces=pieces,
     show=show,
 )

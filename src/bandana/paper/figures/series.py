@@ -6,29 +6,13 @@ from typing import Any, TypeAlias
 from bandana.paper.artifact import ORIGINS, Piece, Result, Scope, Score
 from bandana.paper.cookbook import recipe
 from bandana.paper.grid import score_of
+from bandana.paper.names import called
 from bandana.paper.pieces import COARSE, SMALL, seeds_of, training
 from bandana.paper.sentences import failure_notes
 from bandana.reporting.drawing import Line
 
 POINT = ("micro_f1", "sd", "seeds", ORIGINS)
 """Columns of a point's numbers, after those of its settings."""
-NAMES: Mapping[str, str] = {
-    "bandana": "Bandana",
-    "maskgae_edge": "MaskGAE-edge",
-    "maskgae_path": "MaskGAE-path",
-    "untrained_encoder": "untrained encoder",
-}
-TITLES: Mapping[str, str] = {
-    "cora": "Cora",
-    "citeseer": "CiteSeer",
-    "pubmed": "PubMed",
-    "photo": "Photo",
-    "computers": "Computers",
-    "cs": "CS",
-    "physics": "Physics",
-    "digits": "Digits",
-}
-
 Results: TypeAlias = Sequence[tuple[Piece, Result]]
 Setting: TypeAlias = Callable[[Mapping[str, Any]], Any]
 """Reads one setting from an experiment, as `to_table` writes it."""
@@ -70,7 +54,7 @@ def seeds_set_aside(results: Results, *settings: Setting) -> list[str]:
     for dataset, shared in _shared(found).items():
         most = max(len(own) for key, own in found.items() if key[0] == dataset)
         if 0 < len(shared) < most:
-            said.append(f"{TITLES[dataset]}: over {_those(len(shared))} that all points have; some have {most}.")
+            said.append(f"{called(dataset)}: over {_those(len(shared))} that all points have; some have {most}.")
     return said
 
 
@@ -121,7 +105,7 @@ def caveats(results: Results, *settings: Setting) -> tuple[str, ...]:
     """Where the data are not the paper's, and how many seeds of how many points have not come out, for each reason."""
 
     def name(piece: Piece) -> str:
-        return TITLES[dataset_of(piece.arguments["experiment"])]
+        return called(dataset_of(piece.arguments["experiment"]))
 
     coarse = "A coarse version on a small data set with few epochs: it shows the form, not the paper's figure."
     small = SMALL in in_order(results, dataset_of)

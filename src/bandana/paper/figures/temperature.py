@@ -7,7 +7,6 @@ from typing import Any
 from bandana.paper.artifact import Artifact, Picture, Piece, Scope, Score
 from bandana.paper.figures.series import (
     POINT,
-    TITLES,
     Results,
     caveats,
     counted,
@@ -21,6 +20,7 @@ from bandana.paper.figures.series import (
     too_few,
     trials,
 )
+from bandana.paper.names import called
 from bandana.paper.pieces import datasets_of
 from bandana.reporting.drawing import blank, draw, plot_lines
 
@@ -55,7 +55,7 @@ def show(results: Results) -> list[Picture]:
     def paint(panels: Any) -> None:
         for axes, dataset in zip(panels.flat, datasets, strict=False):
             plot_lines(axes, [line("Bandana", places, [found.get((dataset, one)) for one in temperatures])])
-            axes.set(title=TITLES[dataset], xlabel="temperature τ", ylabel="micro-F1, %")
+            axes.set(title=called(dataset), xlabel="temperature τ", ylabel="micro-F1, %")
             axes.set_xticks(
                 places, [f"{one:g}".replace("e-0", "e-") for one in temperatures], rotation=60, fontsize=7.5
             )
@@ -87,7 +87,7 @@ def _readings(found: Mapping[tuple[Any, ...], Score], datasets: Sequence[str], w
     for dataset in datasets:
         here = {key[1]: score for key, score in found.items() if key[0] == dataset}
         if len(here) < wanted:
-            said += [f"{TITLES[dataset]}: {too_few(len(here), wanted, 'temperatures')}."] if here else []
+            said += [f"{called(dataset)}: {too_few(len(here), wanted, 'temperatures')}."] if here else []
             continue
         middle = [score.mean for value, score in here.items() if MIDDLE[0] <= value <= MIDDLE[1]]
         best = max(here, key=lambda value: here[value].mean)
@@ -97,7 +97,7 @@ def _readings(found: Mapping[tuple[Any, ...], Score], datasets: Sequence[str], w
         enough = here[best].seeds >= ENOUGH
         highest = f"best at τ = {best:g} with {spoken(here[best])} %" if enough else f"{counted(here[best].seeds)}"
         said.append(
-            f"{TITLES[dataset]}: {highest}; against the mean over τ from {MIDDLE[0]:g} to {MIDDLE[1]:g}: {changes}."
+            f"{called(dataset)}: {highest}; against the mean over τ from {MIDDLE[0]:g} to {MIDDLE[1]:g}: {changes}."
         )
     if both:
         said.append(
@@ -111,5 +111,10 @@ def _temperature(experiment: Mapping[str, Any]) -> float:
 
 
 ARTIFACT = Artifact(
-    name="temperature", kind="figure", title="Accuracy against the temperature τ", pieces=pieces, show=show
+    name="temperature",
+    kind="figure",
+    title="Accuracy against the temperature τ",
+    printed="App. E.5.1",
+    pieces=pieces,
+    show=show,
 )

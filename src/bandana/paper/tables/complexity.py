@@ -107,7 +107,8 @@ def _sheet(results: Results, side: Literal["time", "space"], measured: str) -> S
         columns=tuple(column for column in VARIABLES if column in {cell.column for cell in cells}),
         cells=tuple(cells),
         notes=(SPREAD, *(f"{row}: O({order})." for row, order in orders.items()), *absence_notes(cells)),
-        highest_is_best=None,
+        highest_is_best=False,
+        marks_best=False,
         counted="sizes",
         meanings=MEANINGS,
     )
@@ -190,6 +191,7 @@ ARTIFACT = Artifact(
     name="complexity",
     kind="table",
     title="How each component grows",
+    printed="Table 7",
     pieces=pieces,
     show=show,
 )

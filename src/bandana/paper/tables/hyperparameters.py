@@ -37,6 +37,7 @@ ARTIFACT = Artifact(
     name="hyperparameters",
     kind="table",
     title="The settings of Bandana's recipes",
+    printed="Table 6",
     pieces=pieces,
     show=show,
 )

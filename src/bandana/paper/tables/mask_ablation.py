@@ -39,6 +39,7 @@ ARTIFACT = Artifact(
     name="mask-ablation",
     kind="table",
     title="Which masks, and how many of them",
+    printed="Table 3",
     pieces=pieces,
     show=show,
 )

@@ -76,6 +76,7 @@ ARTIFACT = Artifact(
     name="mask-ratios",
     kind="table",
     title="Mask ratios, calculated and measured",
+    printed="Table 4",
     pieces=pieces,
     show=show,
 )

@@ -33,7 +33,12 @@ def show(results: Results) -> Sequence[Sheet]:
     macro = _sheet("Macro-F1 (%), at its own best epoch", results, "as_published", "macro_f1", SEPARATE)
     jointly = _sheet("Macro-F1 (%), at the epoch of best micro-F1", results, "metrics", "macro_f1", JOINT)
     ranks = average_ranks([micro, macro], "Average rank by micro- and macro-F1")
-    return [replace(micro, below=macro), macro, jointly, with_printed_ranks(ranks, "node classification")]
+    return [
+        replace(micro, below=macro),
+        macro,
+        replace(jointly, rescored=True),
+        with_printed_ranks(ranks, "node classification"),
+    ]
 
 
 def _sheet(title: str, results: Results, protocol: str, metric: str, words: str) -> Sheet:
@@ -45,6 +50,7 @@ ARTIFACT = Artifact(
     name="node-classification",
     kind="table",
     title="Node classification: 15 methods and three floors on eight data sets",
+    printed="Table 1",
     pieces=pieces,
     show=show,
 )

@@ -56,6 +56,7 @@ ARTIFACT = Artifact(
     name="ogb",
     kind="table",
     title="Larger graphs: ogbl-collab, ogbl-ppa and ogbn-mag",
+    printed="Table 10",
     pieces=pieces,
     show=show,
 )

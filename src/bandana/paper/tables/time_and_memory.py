@@ -98,7 +98,7 @@ def _side_by_side(cell: Cell) -> Cell:
     """Figures of two machines stand beside each other, but no test can compare the programs."""
     if cell.ours is None or cell.published is None:
         return cell
-    return replace(cell, state="not tested", note=f"Another machine. {cell.note}")
+    return replace(cell, state="side by side", note=f"Another machine. {cell.note}")
 
 
 def _scaled(piece: Piece, result: Result) -> Result:
@@ -117,6 +117,7 @@ ARTIFACT = Artifact(
     name="time-and-memory",
     kind="table",
     title="What pre-training takes",
+    printed="Table 8",
     pieces=pieces,
     show=show,
 )

@@ -13,6 +13,7 @@ from bandana.experiment import Experiment, Task
 from bandana.paper.artifact import Artifact, Cell, Piece, Result, Scope, Sheet
 from bandana.paper.cookbook import has_cell, recipe
 from bandana.paper.grid import Reading, Results, absence_notes, make_cell, of_training, percent
+from bandana.paper.names import called
 from bandana.paper.pieces import COARSE, SMALL, TRAINING, chosen, datasets_of, seeds_of, training
 from bandana.paper.published import Printed, printed
 from bandana.paper.tables.link_prediction import DATASETS, LOGITS, SIGMOID
@@ -37,6 +38,7 @@ class Question(NamedTuple):
         protocol: How ours come about.
         over: What the published deviations run over.
         notes: What else a reader must know.
+        rescored: Whether the table before scores the same trainings otherwise.
     """
 
     task: Task
@@ -46,6 +48,7 @@ class Question(NamedTuple):
     protocol: str
     over: Over
     notes: tuple[str, ...] = ()
+    rescored: bool = False
 
 
 CHOSEN_ON_LOGITS = "The trainings of the table above: weights were chosen on logits, published ones after the sigmoid."
@@ -61,6 +64,7 @@ QUESTIONS = (
         protocol=SIGMOID,
         over="seeds",
         notes=(CHOSEN_ON_LOGITS,),
+        rescored=True,
     ),
 )
 
@@ -131,6 +135,7 @@ def _sheet(results: Results, question: Question) -> Sheet:
             *(f"{row}: {chance_note(line, published_over=question.over)}" for row, line in tested.items()),
             *absence_notes(cells),
         ),
+        rescored=question.rescored,
     )
 
 
@@ -145,7 +150,7 @@ def standing_note(row: str, cells: Sequence[Cell]) -> str:
     above = [_spoken(cell) for cell, difference in pairs if difference > 0]
     level = [_spoken(cell) for cell, difference in pairs if difference == 0]
     below = [_spoken(cell) for cell, difference in pairs if difference < 0]
-    without = [cell.column for cell in cells if cell.ours is None]
+    without = [called(cell.column) for cell in cells if cell.ours is None]
     parts = (("above", above), ("level", level), ("below", below), ("no figure", without))
     words = "; ".join(f"{name}: {', '.join(names)}" for name, names in parts if names)
     reached = len(above) + len(level)
@@ -155,14 +160,14 @@ def standing_note(row: str, cells: Sequence[Cell]) -> str:
 def _copies_note(names: Sequence[str], task: Task) -> tuple[str, ...]:
     """Where several encoders stand against the one of the published figure."""
     tuned = ((name, experiments_of(name, task).get(TUNED)) for name in names)
-    several = [f"{name} {experiment.copies}" for name, experiment in tuned if experiment and experiment.copies]
+    several = [f"{called(name)} {experiment.copies}" for name, experiment in tuned if experiment and experiment.copies]
     return (f"{TUNED}: encoders side by side, where not one: {', '.join(several)}.",) if several else ()
 
 
 def _spoken(cell: Cell) -> str:
     words = {"same": "no difference shown", "undecided": "no difference shown"}
     words |= {state: f"{state} by the test" for state in ("higher", "lower")}
-    return f"{cell.column} ({words.get(cell.state, cell.state)})"
+    return f"{called(cell.column)} ({words.get(cell.state, cell.state)})"
 
 
 def _members(results: Results, dataset: str, task: Task, name: str) -> Results:
@@ -180,12 +185,12 @@ def _named(best: tuple[str, Printed] | None) -> Printed | None:
     if best is None:
         return None
     method, cell = best
-    return cell._replace(note=f"The best published figure is that of {method}. {cell.note}".rstrip())
+    return cell._replace(note=f"The best published figure is that of {called(method)}. {cell.note}".rstrip())
 
 
 def _best_note(names: Sequence[str], best: Mapping[str, tuple[str, Printed]]) -> list[str]:
     known = {name: (best[name][0], best[name][1].score) for name in names if name in best}
-    words = [f"{name} {score.mean:.2f} ({method})" for name, (method, score) in known.items() if score]
+    words = [f"{called(name)} {score.mean:.2f} ({called(method)})" for name, (method, score) in known.items() if score]
     return [f"The best published figures of any method: {', '.join(words)}."] if words else []
 
 

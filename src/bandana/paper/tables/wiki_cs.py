@@ -29,6 +29,7 @@ ARTIFACT = Artifact(
     name="wiki-cs",
     kind="table",
     title="A directed graph: Wiki-CS",
+    printed="Table 11",
     pieces=pieces,
     show=show,
 )

@@ -207,6 +207,7 @@ ARTIFACT = Artifact(
     name="theory-denoising",
     kind="check",
     title="The loss as a regularised denoising autoencoder (Proposition 1)",
+    printed="Proposition 1",
     pieces=pieces,
     show=show,
 )

@@ -182,6 +182,7 @@ ARTIFACT = Artifact(
     name="theory-dirichlet",
     kind="check",
     title="Ego Dirichlet energy under discrete masks (Theorem 1)",
+    printed="Theorem 1",
     pieces=pieces,
     show=show,
 )

@@ -141,6 +141,7 @@ ARTIFACT = Artifact(
     name="theory-noise-mean",
     kind="check",
     title="Mean of the bandwidths (appendix A.2)",
+    printed="App. A.2",
     pieces=pieces,
     show=show,
 )

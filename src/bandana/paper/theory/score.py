@@ -211,6 +211,7 @@ ARTIFACT = Artifact(
     name="theory-score",
     kind="check",
     title="The reconstruction residual as an estimate of the score (Theorem 2)",
+    printed="Theorem 2",
     pieces=pieces,
     show=show,
 )
