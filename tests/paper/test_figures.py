@@ -351,6 +351,20 @@ def test_manifold_piece_keeps_the_labels_of_those_it_shows() -> None:
     assert shown.rows[0][:3] == ("swiss_roll", "bandana", 0)
 
 
+def test_the_legend_of_the_club_gives_no_group_a_colour_and_says_what_colours_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(karate, "layout", dots)
+    marks = karate._group_marks()
+    assert [mark.get_label() for mark in marks] == ["others", *karate.GROUPS]
+    assert {mark.get_markerfacecolor() for mark in marks} == {"white"}
+    assert len({mark.get_marker() for mark in marks}) == 4
+    pieces = karate.ARTIFACT.pieces(Scope(quick=True))
+    drawn = picture(karate.ARTIFACT, [(piece, Result(made_up_values(piece))) for piece in pieces]).svg
+    assert "colour: class of a node" in drawn
+    assert "form: its group" in drawn
+
+
 def test_mates_and_similar_pairs_against_loops() -> None:
     z = torch.randn(9, 4, generator=torch.Generator().manual_seed(0))
     group = (1, 4, 7)

@@ -49,6 +49,9 @@ GROUPS: Mapping[str, tuple[int, ...]] = {
     "equal neighbourhoods": (14, 15, 18, 20, 22),
 }
 """As the paper lists them."""
+FORMS = dict(zip(MARKS, ("others", *GROUPS), strict=True))
+"""Of each mark, the group whose nodes have it."""
+KEY = "colour: class of a node\nform: its group"
 HUBS = (0, 33)
 DRAWS = 200
 PERPLEXITY = 8
@@ -136,8 +139,7 @@ def show(results: Sequence[tuple[Piece, Result]]) -> list[Picture]:
         plot_halves(panels[0, 0], places, edges, np.full(edges.shape[1], 0.4), widest=1.2)
         _members(panels[0, 0], places, one["labels"])
         panels[0, 0].set_title("Karate Club")
-        handles, names = panels[0, 0].get_legend_handles_labels()
-        panels[1, 0].legend(handles, names, loc="center", title="node groups", labelspacing=1.1)
+        panels[1, 0].legend(handles=_group_marks(), loc="center", title=KEY, labelspacing=1.1)
         for column, (mask, name) in enumerate(MASKS.items(), start=1):
             found = done.get((mask, 0))
             if found:
@@ -175,11 +177,24 @@ def _column(panels: Any, name: str, values: Mapping[str, Any], places: Any) -> N
         _members(axes, where, values["labels"])
 
 
+def _group_marks() -> list[Any]:
+    """Entries of a legend for the forms alone: nodes of a group may be of several classes."""
+    from matplotlib.lines import Line2D
+
+    style: dict[str, Any] = {
+        "linestyle": "",
+        "markerfacecolor": "white",
+        "markeredgecolor": INK,
+        "markersize": 9,
+    }
+    return [Line2D([], [], marker=mark, label=name, **style) for mark, name in FORMS.items()]
+
+
 def _members(axes: Any, places: Any, labels: Sequence[int]) -> None:
     """Nodes by class in colour and by group in form; members and hubs carry their numbers."""
     grouped = {node for members in GROUPS.values() for node in members}
     rest = [node for node in range(len(labels)) if node not in grouped]
-    for mark, (name, nodes) in zip(("o", *MARKS[1:]), {"others": rest, **GROUPS}.items(), strict=True):
+    for (mark, name), nodes in zip(FORMS.items(), (rest, *GROUPS.values()), strict=True):
         colours = [CLASSES[labels[node]] for node in nodes]
         rim = "white" if name == "others" else INK
         where = places[list(nodes)].T
@@ -190,7 +205,6 @@ def _members(axes: Any, places: Any, labels: Sequence[int]) -> None:
             s=150 if mark == "^" else 85,
             edgecolors=rim,
             linewidths=0.8,
-            label=name,
             zorder=3,
         )
     for node in (*grouped, *HUBS):
@@ -221,4 +235,6 @@ def _readings(done: Mapping[tuple[str, int], Mapping[str, Any]]) -> list[str]:
     return said
 
 
-ARTIFACT = Artifact(name="karate", kind="figure", title="Karate Club under three maskings", pieces=pieces, show=show)
+ARTIFACT = Artifact(
+    name="karate", kind="figure", title="Karate Club under three maskings", printed="App. B", pieces=pieces, show=show
+)
