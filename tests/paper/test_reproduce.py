@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from bandana.cli import app
 from bandana.errors import UserError
 from bandana.experiment import Experiment
-from bandana.paper import reproduce
+from bandana.paper import costs, reproduce
 from bandana.paper.artifact import Piece, Scope
 from bandana.paper.cache import Cache, Entry
 from bandana.paper.catalogue import PAPER_ORDER, artifacts, find
@@ -457,8 +457,42 @@ def test_what_was_computed_on_a_gpu_is_shown_where_there_is_none(tmp_path: Path)
 
 
 def test_the_list_names_every_artifact_in_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    row = Standing("node-classification", "table", "", 1224, 12, 1e6, "begun; no data: ogbl-collab, ogbl-ppa, ogbn-mag")
+    state = "begun; no data: ogbl-collab, ogbl-ppa, ogbn-mag"
+    row = Standing("node-classification", "table", "Classes of nodes", "Table 1", 1224, 12, 1e6, state)
     monkeypatch.setattr(terminal, "standing_of", lambda *facts: row)
-    monkeypatch.setattr(terminal, "console", Console(width=60))
+    monkeypatch.setattr(terminal, "console", Console(width=80))
     result = CliRunner().invoke(app, ["reproduce", "statistics", "--list", "--quick", "--cache", str(tmp_path)])
-    assert {"node-classification", "table", "1224", "12"} <= set(result.output.split())
+    lines = [line.rstrip() for line in result.output.splitlines()]
+    assert "node-classification   Table 1                12 of 1,224     11.6 d" in lines
+    assert {"  Classes of nodes", f"  {state}"} <= set(lines)
+    assert max(map(len, lines)) <= 80
+
+
+def test_the_list_says_what_an_artifact_is_and_where_the_paper_has_it(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["reproduce", "--list", "--cache", str(tmp_path)])
+    said = " ".join(result.output.split())
+    assert "tuned beyond the paper 0 of 78" in said
+    assert "Beyond the paper: Bandana with tuned settings on seven data sets" in said
+    assert "complexity Table 7 0 of 20" in said
+    known = {row["name"]: row["printed"] for row in json.loads(_listed(tmp_path))}
+    assert {name for name, place in known.items() if not place} == {"targets", "tuned", "depth-last-layer"}
+
+
+def _listed(tmp_path: Path) -> str:
+    return CliRunner().invoke(app, ["reproduce", "--list", "--json", "--cache", str(tmp_path)]).output
+
+
+def test_what_trains_is_expected_to_take_as_long_as_its_training_would(tmp_path: Path) -> None:
+    """Counts take no time, a few timed epochs of a slow method on a large graph do."""
+    assert all(kind_of(name) for name in (*costs.TRAININGS, *costs.SECONDS, "growth"))
+    guess = calibrate([])
+    timed = {
+        (piece.arguments["experiment"]["method"], piece.arguments["experiment"]["dataset"]): guess.seconds(piece)
+        for piece in artifacts()["time-and-memory"].pieces(Scope())
+    }
+    assert timed["gca", "ogbn-arxiv"] > 300 > 10 > timed["bandana", "cora"]
+    coarse, whole = (sum(map(guess.seconds, artifacts()["complexity"].pieces(Scope(quick=q)))) for q in (True, False))
+    assert 20 * coarse == whole > 100
+    assert guess.seconds(counted()) < 1
+    untrained = artifacts()["manifold"].pieces(Scope(seeds=1, methods=("untrained_encoder",)))
+    assert {guess.seconds(piece) for piece in untrained} == {costs.OTHER_SECONDS}

@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 
 from bandana.data.datasets import find_dataset
 from bandana.paper.artifact import Piece
-from bandana.paper.pieces import FITTED, TRAINING
+from bandana.paper.pieces import COST, FITTED, TRAINING
 
-TRAININGS = {TRAINING, FITTED}
-"""Kinds of work that train from start to end."""
+TRAININGS = {TRAINING, FITTED, COST, "manifold", "karate-masking", "ego-entropy"}
+"""Kinds of work that are mostly the training of the experiment they name."""
+UNTRAINED = "untrained_encoder"
 ALL_PAIRS = {"gca", "grace", "seegera", "sig_vae"}
 """Methods that look at all pairs of nodes in every step."""
 PAIRS_PER_EDGE = 50
@@ -19,8 +20,11 @@ PROBE_EPOCHS_PER_EPOCH = 10
 """Epochs of a probe that cost about as much as one of training."""
 UNITS_PER_SECOND = {"cpu": 150_000, "cuda": 5_000_000}
 """Nodes and edges that two cores, or a GPU, pass in a second of training, all layers and the decoder included."""
+SECONDS = {"mask-ratio": 0.5, "statistics": 0.5, "component-masking": 0.5}
+"""What work of other kinds takes until one has been seen; what is not named takes `OTHER_SECONDS`."""
 OTHER_SECONDS = 10.0
-"""What work of any other kind takes until one has been seen."""
+EDGES_GROWN_PER_SECOND = 10_000
+"""Edges of the smallest graph that growth is measured on, over all graphs that it grows to."""
 
 
 class Costs(NamedTuple):
@@ -32,7 +36,7 @@ class Costs(NamedTuple):
 
     def seconds(self, piece: Piece) -> float:
         """Expected seconds of a piece."""
-        rough = 1 / UNITS_PER_SECOND[self.device] if piece.work in TRAININGS else 1.0
+        rough = 1 / UNITS_PER_SECOND[self.device] if _trains(piece) else 1.0
         rate = self.by_group.get(_group(piece), self.by_kind.get(piece.work, rough))
         return units(piece) * rate
 
@@ -50,12 +54,21 @@ def calibrate(finished: Iterable[tuple[Piece, float]], device: str = "cpu") -> C
 
 def units(piece: Piece) -> float:
     """A count of operations: epochs times edges, or times pairs of nodes, for a training; seconds for other work."""
-    if piece.work not in TRAININGS:
-        return OTHER_SECONDS
+    if piece.work == "growth":
+        return float(piece.arguments["base"][1]) / EDGES_GROWN_PER_SECOND
+    if not _trains(piece):
+        return SECONDS.get(piece.work, OTHER_SECONDS)
     table = piece.arguments["experiment"]
-    probe = int(table["probe"]["epochs"]) / PROBE_EPOCHS_PER_EPOCH if table["task"] == "node" else 0
+    probed = piece.work == TRAINING and table["task"] == "node"
+    probe = int(table["probe"]["epochs"]) / PROBE_EPOCHS_PER_EPOCH if probed else 0
     epochs, dataset = int(table["training"]["epochs"]), str(table["dataset"])
     return epochs * _step(table["method"], dataset) + probe * _size(dataset)
+
+
+def _trains(piece: Piece) -> bool:
+    """Whether a training is most of the work; one of a whole table counts as such, whatever its method."""
+    table = piece.arguments.get("experiment", {})
+    return piece.work in TRAININGS and bool(table) and (piece.work == TRAINING or table["method"] != UNTRAINED)
 
 
 def _step(method: str, dataset: str) -> float:

@@ -17,6 +17,7 @@ class Standing(NamedTuple):
         name: Of the artifact.
         kind: Table, figure or check.
         title: What it is.
+        printed: Where the paper has it; empty if nowhere.
         pieces: The work behind it, in pieces.
         done: How many of them have values.
         seconds_left: What those that can still be done would take.
@@ -26,6 +27,7 @@ class Standing(NamedTuple):
     name: str
     kind: str
     title: str
+    printed: str
     pieces: int
     done: int
     seconds_left: float
@@ -36,7 +38,8 @@ def standing_of(artifact: Artifact, items: Sequence[Item], costs: Costs, jobs: i
     """Count what is known of an artifact's pieces."""
     done = sum(item.result.values is not None for item in items)
     left = sum(costs.seconds(item.piece) for item in items if is_open(item.result))
-    return Standing(artifact.name, artifact.kind, artifact.title, len(items), done, left / jobs, _state(items, done))
+    what = artifact.name, artifact.kind, artifact.title, artifact.printed
+    return Standing(*what, len(items), done, left / jobs, _state(items, done))
 
 
 def _state(items: Sequence[Item], done: int) -> str:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
-from rich.box import SIMPLE
+from rich.padding import Padding
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
+from rich.text import Text
 
 from bandana.data.datasets import find_dataset
 from bandana.devices import resolve_device
@@ -19,12 +19,15 @@ from bandana.paper.catalogue import find
 from bandana.paper.costs import Costs
 from bandana.paper.reproduce import Plan, costs_of, fetch_missing, open_pieces, refuse_nothing, run_pieces, survey
 from bandana.paper.rows import read_rows
-from bandana.paper.standing import standing_of
+from bandana.paper.standing import Standing, standing_of
 from bandana.paper.write_out import write_out
 from bandana.registry import get_method
 from bandana.reporting.page import artifacts_on
 from bandana.reporting.record import environment
 from bandana.terminal.screen import console, status
+
+NAME, PLACE, DONE, LEFT, INDENT = 22, 18, 16, 11, 2
+"""Signs across the columns of the list, and before the lines below a name."""
 
 
 def plan_of(
@@ -83,19 +86,24 @@ def show_list_of(plan: Plan, jobs: int, json: bool) -> None:
     if json:
         console.print_json(jsonlib.dumps([standing._asdict() for standing in standings]))
         return
-    table = Table(box=SIMPLE)
-    table.add_column("artifact", no_wrap=True)
-    table.add_column("kind", no_wrap=True)
-    for heading in ("pieces", "done", "time left"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("state")
+    console.print(f"{'artifact':<{NAME}}{'in the paper':<{PLACE}}{'pieces done':>{DONE}}{'time left':>{LEFT}}")
     for row in standings:
-        table.add_row(row.name, row.kind, str(row.pieces), str(row.done), spoken(row.seconds_left), row.state)
-    console.print(table)
+        _show_standing(row)
+    console.print()
     processes = "one process" if jobs == 1 else f"{jobs} processes"
     console.print(
         f"Times are rough, for {processes}, and sharpen as pieces finish. Artifacts share pieces.", style="dim"
     )
+
+
+def _show_standing(row: Standing) -> None:
+    """A line of figures, and below it what the artifact is and how it stands."""
+    place, done = row.printed or "beyond the paper", f"{row.done:,} of {row.pieces:,}" if row.pieces else "–"
+    figures = f"{place:<{PLACE}}{done:>{DONE}}{spoken(row.seconds_left):>{LEFT}}"
+    console.print()
+    console.print(Text.assemble((f"{row.name:<{NAME}}", "bold"), figures))
+    for words in (row.title, row.state):
+        console.print(Padding(Text(words, "dim"), (0, 0, 0, INDENT)))
 
 
 def reproduce_and_show(plan: Plan, jobs: int, device: str, budget: float, run: bool) -> None:
@@ -162,7 +170,7 @@ def spoken(seconds: float) -> str:
     for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= size:
             return f"{seconds / size:.1f} {unit}"
-    return f"{seconds:.0f} s"
+    return f"{max(seconds, 1):.0f} s"
 
 
 def _work(plan: Plan, pieces: Sequence[Piece], costs: Costs, jobs: int, device: str, budget: float) -> None:
