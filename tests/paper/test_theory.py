@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,9 +16,11 @@ from bandana.paper.artifact import Artifact, Claim, Result, Scope
 from bandana.paper.theory import denoising, dirichlet, noise_mean, score
 from bandana.paper.work import kind_of
 from bandana.parts.masks import MaskConfig
+from bandana.reporting.marks import CLAIM_MARKS, mark_of_claim
 
 GraphFactory = Callable[..., Graph]
 
+DOCS = (Path(__file__).parents[2] / "docs" / "theory.md").read_text(encoding="utf-8").partition("\n## 1.")[2]
 ARTIFACTS = [module.ARTIFACT for module in (dirichlet, noise_mean, denoising, score)]
 
 
@@ -30,16 +33,28 @@ def claims(artifact: Artifact) -> list[Claim]:
 
 
 @pytest.mark.slow
-@pytest.mark.slow
-def test_every_claim_comes_out_as_derived_by_hand() -> None:
+def test_every_claim_comes_out_as_derived_by_hand_and_as_the_docs_have_it() -> None:
     """On small graphs: what the appendix proves is true, what its printed form leaves out is found missing."""
-    found = {artifact.name: [claim.holds for claim in claims(artifact)] for artifact in ARTIFACTS}
-    assert found == {
+    shown = {artifact.name: claims(artifact) for artifact in ARTIFACTS}
+    for name, own in shown.items():
+        table = DOCS.partition(f"`{name}`")[2].partition("|---|---|---|\n")[2].partition("\n\n")[0]
+        marks = [line.replace("\\|", "").split(" | ")[1] for line in table.splitlines()]
+        assert marks == [mark_of_claim(claim).word for claim in own], name
+    assert {name: [claim.holds for claim in own] for name, own in shown.items()} == {
         "theory-dirichlet": [True, False, True, False, False, True],
         "theory-noise-mean": [True, False, False, False],
         "theory-denoising": [True, True, False, False, False],
         "theory-score": [True, True, True, False],
     }
+
+
+def test_the_docs_name_every_mark() -> None:
+    """Italic in the introduction, with the verbs of sentences."""
+    page = (Path(__file__).parents[2] / "docs" / "theory.md").read_text(encoding="utf-8")
+    said = " ".join(page.partition("## 1.")[0].split())
+    assert "one of five marks" in said
+    assert len(CLAIM_MARKS) == 5
+    assert all(f"*{mark.word}*" in said for mark in CLAIM_MARKS)
 
 
 @pytest.mark.parametrize("artifact", ARTIFACTS, ids=lambda artifact: artifact.name)
