@@ -207,6 +207,9 @@ def test_methods_and_data_sets_have_the_names_of_the_figures() -> None:
     picture = replace(sample_picture(), columns=("dataset", "method", "file"), rows=(("cs", "t_bgrl", "cs"),))
     text = page(Path("nowhere"), "t", (replace(sample_sections()[1], exhibits=(picture,)),), FACTS)
     assert "<td>CS </td><td>T-BGRL </td><td>cs </td>" in text
+    claim = replace(sample_claims()[0], measured={"cora, whole": 1.0})
+    text = page(Path("nowhere"), "t", (replace(sample_sections()[2], exhibits=(claim,)),), FACTS)
+    assert "<dt>Cora, whole</dt>" in text
 
 
 def test_every_section_can_be_reached_and_drawings_are_sealed_off() -> None:

@@ -187,7 +187,7 @@ def _exhibit(exhibit: Exhibit, folder: Path, details: list[dict[str, Any]]) -> d
         ]
         image = f"data:image/svg+xml;base64,{image}"
         return {"kind": "picture", "it": exhibit, "image": image, "numbers": numbers}
-    measured = [(name, f"{value:.6g}") for name, value in exhibit.measured.items()]
+    measured = [(called(name), f"{value:.6g}") for name, value in exhibit.measured.items()]
     return {"kind": "claim", "it": exhibit, "mark": mark_of_claim(exhibit), "measured": measured}
 
 

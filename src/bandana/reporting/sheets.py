@@ -47,7 +47,7 @@ def to_markdown(exhibit: Exhibit, files: Sequence[str]) -> str:
         parts = [f"### {exhibit.title}", f"![{exhibit.title}]({files[-1]})", numbers]
     else:
         mark = mark_of_claim(exhibit)
-        measured = "\n".join(f"- {name}: {value:.6g}" for name, value in exhibit.measured.items())
+        measured = "\n".join(f"- {called(name)}: {value:.6g}" for name, value in exhibit.measured.items())
         parts = [f"### {exhibit.statement}", f"**{mark.sign} {mark.word}.** {exhibit.explanation}", measured, links]
     if not isinstance(exhibit, Claim):
         parts.append("\n".join(f"- {note}" for note in exhibit.notes))
