@@ -86,7 +86,7 @@ def test_a_key_changes_with_the_recipe(name: str, tmp_path: Path, monkeypatch: p
 
 @pytest.mark.parametrize(
     ("kind", "module"),
-    [("growth", "meters"), ("pretraining-cost", "meters"), ("check-score", "denoising"), ("manifold", "series")],
+    [("growth", "meters"), ("pretraining-cost", "meters"), ("check-score", "denoising"), ("manifold", "names")],
 )
 def test_a_key_changes_with_what_the_work_imports(kind: str, module: str, monkeypatch: pytest.MonkeyPatch) -> None:
     version = code_version.__wrapped__
