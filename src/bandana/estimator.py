@@ -192,7 +192,7 @@ class GraphEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             warnings.warn(f"GraphEmbedder: {TAKEN_AS_DIRECTED}", stacklevel=2)
         made = plan(
             graph,
-            timed=own.times is not None,
+            timed=own.timed,
             method=None if self.method == "auto" else self.method,
             dimensions=self.dimensions,
             epochs=self.epochs,

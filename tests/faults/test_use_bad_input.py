@@ -105,6 +105,15 @@ BAD = {
     "labels of one class": (("classify", "out", "--labels", "one class.csv"), "at least two are needed"),
     "labels in one column": (("classify", "out", "--labels", "one column.csv"), "one column.csv: has only one column"),
     "labels in two columns": (("classify", "out", "--labels", "wide.csv"), "wide.csv: cannot tell the label"),
+    "labels for a folder": (
+        ("classify", "out", "--labels", "few.csv", "-o", "no output"),
+        "no output: is a folder, and",
+    ),
+    "links for a folder": (("links", "out", "-o", "no output"), "no output: is a folder, and a file is to be written"),
+    "links below a file": (
+        ("links", "out", "-o", "few.csv/links.csv"),
+        "few.csv is not a folder. Choose another place",
+    ),
     "ragged labels": (("classify", "out", "--labels", "ragged.csv"), "ragged.csv, line 6"),
 }
 

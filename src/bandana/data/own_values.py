@@ -141,27 +141,6 @@ def numbers(source: Source, column: str) -> Numbers:
     return np.asarray(filled.to_numpy(), dtype=np.float64)
 
 
-def moments(source: Source, column: str) -> Numbers:
-    """``[rows]`` points in time: numbers as they are, dates as seconds since 1970.
-
-    Raises:
-        UserError: A time is missing or cannot be read.
-    """
-    values = source.table[column]
-    if pa.types.is_timestamp(values.type) or pa.types.is_date(values.type):
-        seconds = values.cast(pa.timestamp("us"), safe=False).cast(pa.int64()).cast(pa.float64(), safe=False)
-        times = np.asarray(seconds.fill_null(float("nan")).to_numpy(), dtype=np.float64) / 1e6
-    else:
-        times = numbers(source, column)
-    wrong = ~np.isfinite(times)
-    if wrong.any():
-        row = int(wrong.argmax())
-        raise UserError(
-            f"{source.row(row)}: the time in column {column!r} is missing or infinite; fill it in or drop the row."
-        )
-    return times
-
-
 def positive_numbers(source: Source, column: str) -> Numbers:
     """``[rows]`` a column of weights.
 

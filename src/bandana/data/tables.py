@@ -13,19 +13,18 @@ from bandana.data.columns import Header, Layout, edge_columns, id_column, label_
 from bandana.data.own_features import Missing, choose_features, node_features
 from bandana.data.own_files import read_source
 from bandana.data.own_source import Source, Wanted
+from bandana.data.own_times import first_times, times_of_rows
 from bandana.data.own_values import (
     Indices,
     NodeBook,
     Numbers,
     TextIds,
     categories,
-    moments,
     open_book,
     positive_numbers,
     text_ids,
     written_as_two,
 )
-from bandana.engine.structure import entry_keys
 from bandana.errors import UserError
 from bandana.graph import Graph
 
@@ -59,6 +58,11 @@ class OwnGraph:
     def nodes(self) -> list[Any]:
         """The nodes in row order as their holder has them."""
         return list(self.originals or self.graph.node_ids or range(self.graph.num_nodes))
+
+    @property
+    def timed(self) -> bool:
+        """Whether it is known which edges are later than others."""
+        return self.times is not None and bool((self.times != self.times[0]).any())
 
 
 def read_graph(
@@ -131,14 +135,15 @@ def graph_of_sources(
     columns = edge_columns(edges.names, asked, edges.name)
     ends = text_ids(edges, columns.source), text_ids(edges, columns.target)
     weight = None if columns.weight is None else positive_numbers(edges, columns.weight)
-    time = None if columns.time is None else moments(edges, columns.time)
+    time, about_times = times_of_rows(edges, columns.time, insisted=asked.get("time") is not None)
+    columns = columns if time is not None else columns._replace(time=None)
     rows = None if features is None else text_ids(features, id_column(features.names))
     others = [column for column in (rows, None if nodes is None else text_ids(nodes, nodes.names[0])) if column]
     book = open_book(*ends, *others)
     sender, receiver = book.find(ends[0]), book.find(ends[1])
     used = [name for name in columns if name is not None]
     notes = _seen(edges, columns.describe(), used, " (name a column to use it as weight or time)")
-    notes += [*doubts(edges.layout, of_edges=True), *_named(book)]
+    notes += [*about_times, *doubts(edges.layout, of_edges=True), *_named(book)]
 
     graph, remarks = _lay(sender, receiver, weight, book, directed, edges.name)
     notes += remarks
@@ -155,8 +160,11 @@ def graph_of_sources(
         y, label_names, remarks = labels_of_nodes(labels, book)
         graph = replace(graph, y=y)
         notes += remarks
-    times = None if time is None else _first_times(graph, sender, receiver, time)
-    return OwnGraph(graph, tuple(notes), label_names, times, feature_names)
+    times = None if time is None else first_times(graph, sender, receiver, time)
+    own = OwnGraph(graph, tuple(notes), label_names, times, feature_names)
+    if times is None or own.timed:
+        return own
+    return replace(own, notes=(*notes, "All links have the same time, so that none is later than others."))
 
 
 def _lay(
@@ -182,7 +190,7 @@ def _lay(
     if both_ways:  # as in `Graph.from_listing`, without building it twice to find out
         graph = graph.merge_directions()
     repeated = len(sender) - loops - one_way
-    notes = [f"{num_nodes:,} nodes and {links:,} {'directed edges' if directed else 'links'}."]
+    notes = [f"{num_nodes:,} nodes and {links:,} {'directed edge' if directed else 'link'}{'s' * (links != 1)}."]
     if loops:
         notes.append(f"Left out, because they lead from a node to itself: {loops:,} of the edges.")
     if repeated:
@@ -201,17 +209,6 @@ def _count_distinct(keys: Indices) -> int:
     return int(np.count_nonzero(np.diff(keys))) + 1
 
 
-def _first_times(graph: Graph, sender: Indices, receiver: Indices, time: Numbers) -> Tensor:
-    """``[edges]`` the earliest time of each edge, in the structure's order."""
-    apart = torch.from_numpy(np.flatnonzero(sender != receiver))
-    start, end = torch.from_numpy(sender)[apart], torch.from_numpy(receiver)[apart]
-    when = torch.tensor(time)[apart]
-    if not graph.directed:
-        start, end, when = torch.cat([start, end]), torch.cat([end, start]), torch.cat([when, when])
-    entry = torch.searchsorted(graph.edge_keys, entry_keys(end, start, graph.num_nodes))
-    return torch.full((graph.num_edges,), torch.inf, dtype=torch.float64).scatter_reduce_(0, entry, when, "amin")
-
-
 def labels_of_nodes(source: Source, book: NodeBook) -> tuple[Tensor, tuple[str, ...], list[str]]:
     ids = text_ids(source, id_column(source.names))
     column = label_column(source.names, source.name)
@@ -220,7 +217,7 @@ def labels_of_nodes(source: Source, book: NodeBook) -> tuple[Tensor, tuple[str, 
         row = int((nodes < 0).argmax())
         raise UserError(
             f"{source.row(row)}: labels the node {_text(ids, row)!r}, which is in no edge and has no features; correct "
-            f"the id or drop the row ({int((nodes < 0).sum()):,} rows are so)."
+            f"the id or drop the row (there are {int((nodes < 0).sum()):,} of the kind)."
         )
     _, first = np.unique(nodes, return_index=True)
     if first.size < len(nodes):

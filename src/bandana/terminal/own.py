@@ -81,7 +81,7 @@ def embed_and_show(given: Input, wishes: Wishes, seed: int, device: str, out: Pa
         dimensions=wishes.dimensions,
         epochs=wishes.epochs,
         changes=changes,
-        timed=own.times is not None,
+        timed=own.timed,
     )
     cost = choice.estimate
     each = f" for each of {wishes.trials} trials and once more" if wishes.trials else ""

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from bandana.errors import UserError
 from bandana.evaluation.wording import how_many
+from bandana.files import check_writable
 from bandana.own.outputs import LABELS, READ_AGAIN, Output, check_inputs_stay, open_output, write_csv
 from bandana.terminal.screen import console, said, status
 from bandana.use.classify import classify
@@ -38,7 +39,7 @@ def show_similar(folder: Path, node: str, count: int) -> None:
 def show_links(folder: Path, top: int, within: int | None, out: Path | None) -> None:
     """List the most likely missing links, or write them to a file."""
     if out is not None:
-        check_inputs_stay(out, _read_from(folder))
+        _check_file(out, _read_from(folder))
     output = open_output(folder)
     found = missing_links(output.graph, output.embedding, top, within=within)
     rows = [
@@ -58,7 +59,7 @@ def show_links(folder: Path, top: int, within: int | None, out: Path | None) -> 
 def classify_and_show(folder: Path, labels: Path, out: Path | None) -> None:
     """Predict the labels of all nodes from those of a few."""
     target = out or folder / LABELS
-    check_inputs_stay(target, [labels, *_read_from(folder)])
+    _check_file(target, [labels, *_read_from(folder)])
     output = open_output(folder)
     given = read_labels(labels, output.ids)
     for note in given.notes:
@@ -79,6 +80,18 @@ def classify_and_show(folder: Path, labels: Path, out: Path | None) -> None:
     ]
     write_csv(target, ("id", "label", "probability"), rows)
     _say(f"Labels of all {len(rows)} nodes: {target}")
+
+
+def _check_file(target: Path, inputs: Sequence[Path]) -> None:
+    """Make sure, before any work is done, that a file can be written and is not one that is read.
+
+    Raises:
+        UserError: It cannot, or is.
+    """
+    check_inputs_stay(target, inputs)
+    check_writable(target)
+    if target.is_dir():
+        raise UserError(f"{target}: is a folder, and a file is to be written; name one with -o.")
 
 
 def _read_from(folder: Path) -> list[Path]:
