@@ -113,8 +113,12 @@ BAD = {
     "missing weight": Bad("source,target,w\na,b,1\nb,c,\n", place="edges, line 3", says="is missing, but"),
     "weight of words": Bad("source,target,w\na,b,1\nb,c,heavy\n", place="edges, line 3", says="'heavy' .*number; c"),
     "weight of lists": Bad(parquet(PAIRS.append_column("w", pa.array([[1], [2]]))), says="holds list<.*; name"),
-    "missing time": Bad("source,target,time\na,b,1\nb,c,\n", place="edges, line 3", says="time .* missing"),
-    "time of words": Bad("source,target,time\na,b,noon\n", place="edges, line 2", says="'noon' .*no number"),
+    "missing time": Bad(
+        "source,target,t\na,b,1\nb,c,\n", asked={"time": "t"}, place="edges, line 3", says="time .* missing"
+    ),
+    "time of words": Bad(
+        "source,target,t\na,b,noon\n", asked={"time": "t"}, place="edges, line 2", says="'noon' .*no time, which is"
+    ),
     "no such column": Bad(asked={"weight": "mass"}, says="no column 'mass'. Choose from: source, target"),
     "misspelt column": Bad(
         asked={"source": "sorce", "target": "target"}, says="no column 'sorce'. Did you mean 'source'"
