@@ -43,6 +43,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for name, edges in (("out", "edges.csv"), ("fewer", "fewer.csv"), ("other", "other.csv")):
             assert called(patch, "embed", edges, "-o", name, *QUICK) == 0
     (folder / "no output").mkdir()
+    (folder / "bare").mkdir()
+    shutil.copy(folder / "out" / "embeddings.parquet", folder / "bare")
     shutil.copytree(folder / "out", folder / "damaged")
     (folder / "damaged" / "embeddings.parquet").write_bytes(b"PAR1")
     for name, text in LABELS.items():
@@ -83,6 +85,7 @@ BAD = {
     "a missing seed": (("compare", "out", "fewer", "--reseeded", "nowhere"), "nowhere: holds no run.json"),
     "a missing folder for why": (("why", "nowhere", "--link", "n1", "n2"), "nowhere: holds no run.json"),
     "a folder that is no output": (("links", "no output"), "no output: holds no run.json"),
+    "vectors without their graph": (("links", "bare"), "bare: holds vectors without their graph. Name a folder that"),
     "a file for a folder": (("similar", "edges.csv", "--id", "n1"), "edges.csv: holds no run.json"),
     "a damaged folder": (("similar", "damaged", "--id", "n1"), "damaged/embeddings.parquet"),
     "an unknown id": (("similar", "out", "--id", "n111"), "Did you mean 'n11'?"),

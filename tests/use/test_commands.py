@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+import shutil
 import sys
 from collections.abc import Callable
 from io import BytesIO, StringIO
@@ -76,6 +77,16 @@ def test_ids_are_printed_as_they_are(bandana: Bandana) -> None:
     why = bandana("why", "first", "--link", "[/b]", "[red]3")
     assert "[/b] and [red]3 are not linked" in why
     assert "[/b] – " in why
+
+
+def test_vectors_of_a_store_have_neighbours_and_labels_too(bandana: Bandana, made: Path) -> None:
+    """As `bandana infer` leaves them: without the graph, which can be larger than memory."""
+    (made / "bare").mkdir()
+    shutil.copy(made / "first" / "embeddings.parquet", made / "bare")
+    (made / "few.csv").write_text("id,label\n[red]2,a\n[red]3,a\n[red]20,b\n[red]21,b\n")
+    assert bandana("similar", "bare", "--id", "[red]5") == bandana("similar", "first", "--id", "[red]5")
+    told = [bandana("classify", folder, "--labels", "few.csv", "-o", "answers.csv") for folder in ("bare", "first")]
+    assert told[0] == told[1]
 
 
 def test_long_ids_are_folded_and_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:

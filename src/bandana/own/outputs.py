@@ -25,7 +25,7 @@ from bandana.files import check_writable, json_text, real_place, refuse_fixed, w
 from bandana.graph import Graph
 from bandana.own import unfinished
 from bandana.own.trained import TrainedModel
-from bandana.reporting.embeddings import SUFFIXES, read_embeddings, write_embeddings
+from bandana.reporting.embeddings import SUFFIXES, Embeddings, read_embeddings, write_embeddings
 
 EMBEDDINGS, GRAPH, MODEL, REPORT, RECORD = "embeddings.parquet", "graph.safetensors", "model", "report.html", "run.json"
 CHANGES, LABELS = "changed.csv", "labels.csv"
@@ -216,6 +216,18 @@ def save_graph(path: Path, graph: Graph) -> None:
     write_atomically(path, lambda temporary: save_file(tensors, temporary, metadata))
 
 
+def open_vectors(folder: Path) -> Embeddings:
+    """Ids and vectors of a folder that `bandana embed` wrote, or `bandana infer`, which keeps no graph beside them.
+
+    Raises:
+        UserError: It is no such folder, or something in it is damaged.
+    """
+    if not (folder / RECORD).is_file() and (folder / EMBEDDINGS).is_file():
+        return read_embeddings(folder / EMBEDDINGS)
+    output = open_output(folder)
+    return Embeddings(list(output.ids), output.embedding)
+
+
 def open_output(folder: Path) -> Output:
     """Read what `bandana embed` wrote.
 
@@ -223,7 +235,8 @@ def open_output(folder: Path) -> Output:
         UserError: It is not such a folder, or something in it is damaged.
     """
     if not (folder / RECORD).is_file():
-        raise UserError(f"{folder}: holds no {RECORD}. Name a folder that bandana embed wrote.")
+        held = "vectors without their graph" if (folder / EMBEDDINGS).is_file() else f"no {RECORD}"
+        raise UserError(f"{folder}: holds {held}. Name a folder that bandana embed wrote.")
     try:
         record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
         names, digest = record["label_names"], record.get(GRAPH_DIGEST)

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 from typing import Any, get_args
 
 import torch
@@ -140,6 +141,7 @@ def infer_and_show(folder: Path, model: Path, out: Path, memory: str, force: boo
         )
     if world.leads:
         said(console, f"Vectors of {store.num_nodes:,} nodes: {out / PARQUET}")
+        said(console, f"Nearest nodes: bandana similar {quote(str(out))} --id ID", style="dim", soft_wrap=True)
 
 
 def bytes_of(text: str) -> int:

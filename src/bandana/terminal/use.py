@@ -13,7 +13,7 @@ from rich.text import Text
 from bandana.errors import UserError
 from bandana.evaluation.wording import how_many
 from bandana.files import check_writable
-from bandana.own.outputs import LABELS, READ_AGAIN, Output, check_inputs_stay, open_output, write_csv
+from bandana.own.outputs import LABELS, READ_AGAIN, Output, check_inputs_stay, open_output, open_vectors, write_csv
 from bandana.terminal.screen import console, said, status
 from bandana.use.classify import classify
 from bandana.use.ids import row_of
@@ -28,12 +28,12 @@ PATHS_SHOWN = 5
 
 def show_similar(folder: Path, node: str, count: int) -> None:
     """List the nodes most similar to one."""
-    output = open_output(folder)
-    row = row_of(output.ids, node)
-    found = nearest(output.embedding, torch.tensor([row]), count)
-    _say(f"Most similar to {output.ids[row]}, by the cosine of the vectors:")
+    ids, vectors = open_vectors(folder)
+    row = row_of(ids, node)
+    found = nearest(vectors, torch.tensor([row]), count)
+    _say(f"Most similar to {ids[row]}, by the cosine of the vectors:")
     scored = zip(found.rows[0].tolist(), found.scores[0].tolist(), strict=True)
-    _show_table(("node", "cosine"), [(output.ids[other], f"{score:.3f}") for other, score in scored])
+    _show_table(("node", "cosine"), [(ids[other], f"{score:.3f}") for other, score in scored])
 
 
 def show_links(folder: Path, top: int, within: int | None, out: Path | None) -> None:
@@ -60,11 +60,11 @@ def classify_and_show(folder: Path, labels: Path, out: Path | None) -> None:
     """Predict the labels of all nodes from those of a few."""
     target = out or folder / LABELS
     _check_file(target, [labels, *_read_from(folder)])
-    output = open_output(folder)
-    given = read_labels(labels, output.ids)
+    ids, vectors = open_vectors(folder)
+    given = read_labels(labels, ids)
     for note in given.notes:
         said(status, note, style="dim")
-    result = classify(output.embedding, given.numbers, names=given.names)
+    result = classify(vectors, given.numbers, names=given.names)
     for note in result.notes:
         said(status, note)
     if result.held_out is not None:
@@ -76,7 +76,7 @@ def classify_and_show(folder: Path, labels: Path, out: Path | None) -> None:
     best = result.probability.max(1).values.tolist()
     rows = [
         (node, given.names[number], f"{chance:.4f}")
-        for node, number, chance in zip(output.ids, result.predicted.tolist(), best, strict=True)
+        for node, number, chance in zip(ids, result.predicted.tolist(), best, strict=True)
     ]
     write_csv(target, ("id", "label", "probability"), rows)
     _say(f"Labels of all {len(rows)} nodes: {target}")
