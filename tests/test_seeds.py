@@ -101,15 +101,16 @@ def test_seeds_may_be_numbers_of_numpy() -> None:
     assert seeds.checked(np.arange(2**32 - 2, 2**32)) == [2**32 - 2, 2**32 - 1]
 
 
-def test_news_come_no_faster_than_one_can_see(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_news_come_no_faster_than_one_can_see_and_the_last_in_any_case(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[int] = []
     now = iter([10.0, 10.0, 10.1, 10.3, 10.3, 10.4])
     monkeypatch.setattr("bandana.seeds.tell", lambda state: told.append(state.epoch))
     monkeypatch.setattr("bandana.seeds.time.monotonic", lambda: next(now))
-    on_epoch = telling()
-    for epoch in range(1, 5):
-        on_epoch(TrainingState(epoch=epoch))
-    assert told == [1, 3]
+    with telling() as on_epoch:
+        for epoch in range(1, 5):
+            on_epoch(TrainingState(epoch=epoch))
+        assert told == [1, 3]
+    assert told == [1, 3, 4]
 
 
 def test_news_come_before_the_outcome_and_outside_of_a_team_nobody_is_told() -> None:

@@ -143,7 +143,8 @@ def run_apart(
     seed: int, experiment: Experiment, device: torch.device, data_root: Path | None, target: RunFolder | None
 ) -> SeedRecord:
     """One seed of `run`, in a process of its own."""
-    return _kept_run(seed, experiment, load_once(experiment.dataset, data_root), device, target, telling())
+    with telling() as on_epoch:
+        return _kept_run(seed, experiment, load_once(experiment.dataset, data_root), device, target, on_epoch)
 
 
 def _kept_run(

@@ -67,17 +67,25 @@ def side_by_side(device: torch.device, jobs: int) -> Iterator[SideBySide]:
         yield carry_out
 
 
-def telling() -> OnEpoch:
-    """An epoch callback for a process of `side_by_side`: it passes states on, but not more often than one can see."""
-    last = 0.0
+@contextmanager
+def telling() -> Iterator[OnEpoch]:
+    """An epoch callback for a process of `side_by_side`.
+
+    It passes states on, but not more often than one can see, and the last one in any case, so that a bar ends where the
+    training did.
+    """
+    last, untold = 0.0, None
 
     def pass_on(state: TrainingState) -> None:
-        nonlocal last
+        nonlocal last, untold
+        untold = state
         if time.monotonic() - last > SECONDS_BETWEEN_NEWS:
-            last = time.monotonic()
+            last, untold = time.monotonic(), None
             tell(state)
 
-    return pass_on
+    yield pass_on
+    if untold is not None:
+        tell(untold)
 
 
 def _passing_on(on_seed: OnSeed) -> Callable[[Sequence[Any], TrainingState], None]:

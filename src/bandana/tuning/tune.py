@@ -168,7 +168,8 @@ def _judge(
 def judge_apart(seed: int, experiment: Experiment, device: torch.device, data_root: Path | None) -> float:
     """The validation score of one seed, in a process of its own."""
     data = load_once(experiment.dataset, data_root)
-    return validation_score_of(seed, experiment, data, device, on_epoch=telling())
+    with telling() as on_epoch:
+        return validation_score_of(seed, experiment, data, device, on_epoch=on_epoch)
 
 
 def tuned_recipe(what: Search, trials: Sequence[Trial]) -> str:
