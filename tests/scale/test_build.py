@@ -230,6 +230,15 @@ def test_only_what_a_change_touches_is_done_again(tmp_path: Path, worked: list[s
     assert unlabelled.digest == undisturbed.digest
 
 
+def test_more_parts_than_nodes_are_refused_whatever_was_done_before(tmp_path: Path, worked: list[str]) -> None:
+    paths = tables(tmp_path, "numbers", "csv")
+    stopped_before_the_seal(BuildPlan(**paths, parts=2, partitioner="stream"), tmp_path / "store")
+    worked.clear()
+    with pytest.raises(UserError, match="-k 37: the graph has only 36 nodes; ask for fewer parts"):
+        build_store(BuildPlan(**paths, parts=37, partitioner="stream"), tmp_path / "store")
+    assert worked == []
+
+
 def test_nothing_of_an_earlier_plan_is_left_in_a_store(tmp_path: Path, worked: list[str]) -> None:
     paths = tables(tmp_path, "numbers", "csv")
     stopped_before_the_seal(BuildPlan(**paths, parts=2), tmp_path / "store")

@@ -73,6 +73,8 @@ def _build(plan: BuildPlan, edges: Stream, features: Stream | None, journal: Jou
 
     read = journal.once("ids", named, lambda: _ids(plan, streams, work, tell), work / IDS)
     book = load_book(work / IDS)
+    if plan.parts > len(book):
+        raise UserError(f"-k {plan.parts}: the graph has only {len(book):,} nodes; ask for fewer parts.")
     rows, ways = (work / READ_ROWPTR, work / READ_COL), plan.decisions("directed")
     links = journal.once("links", ways, lambda: read_links(plan, edges, read["edge rows"], book, work, tell), *rows)
     cut = plan.decisions("parts", "partitioner", "memory", "seed")
@@ -123,8 +125,6 @@ def _ids(plan: BuildPlan, streams: list[Stream], work: Path, tell: OnProgress) -
     book, rows = collect_ids(streams, plan.rows_at_a_time(), lambda count: tell("ids", count, None))
     if len(book) ** 2 >= 1 << 63:
         raise UserError(f"{plan.edges}: names {len(book):,} nodes; a store numbers at most 3,037,000,499.")
-    if plan.parts > len(book):
-        raise UserError(f"-k {plan.parts}: the graph has only {len(book):,} nodes; ask for fewer parts.")
     save_book(work / IDS, book)
     return {"edge rows": rows[0]}
 
