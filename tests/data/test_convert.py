@@ -82,6 +82,15 @@ def test_tables_of_edges(tmp_path: Path, make: str) -> None:
     assert edges_of(as_graph(makers[make](), directed=True)) == set(PAIRS)
 
 
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.string_view()])
+def test_dates_are_read_from_every_kind_of_text(kind: Any) -> None:
+    """Polars hands over views of strings."""
+    dates = pa.array(["2024-03-05", " 2024-03-06T12:00:00", "2024-03-05"], kind)
+    own = as_graph(pa.table({**columns(PAIRS), "date": dates}))
+    assert own.times is not None
+    assert len(set(own.times.tolist())) == 2
+
+
 def test_tables_beside_a_table(tmp_path: Path) -> None:
     labels = tmp_path / "labels.csv"
     labels.write_text("a,x\nc,y\n")

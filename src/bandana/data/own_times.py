@@ -77,7 +77,8 @@ def _since_1970(values: Any) -> Numbers:
 
 def _read(source: Source, column: str) -> Numbers:
     seen: dict[str, float] = {}
-    texts = pc.utf8_trim_whitespace(source.table[column]).fill_null("").to_pylist()
+    whole = source.table[column].cast(pa.large_string())  # what trims takes no views of strings, as of Polars
+    texts = pc.utf8_trim_whitespace(whole).fill_null("").to_pylist()
     for row, text in enumerate(texts):
         if text in seen:
             continue
