@@ -89,6 +89,13 @@ def test_a_model_is_not_mixed_with_what_is_somebodys_own(tmp_path: Path, random_
     assert (tmp_path / name).read_text() == "mine"
 
 
+def test_what_lies_beside_a_model_is_named_and_not_its_card(folder: Path, random_graph) -> None:
+    (folder / "README.md").write_text("card")
+    (folder / "notes.txt").write_text("mine")
+    with pytest.raises(UserError, match=r"notes\.txt: is no part of a model"):
+        model_folder.save(folder, model_of("bandana", random_graph()), "card")
+
+
 def test_a_constant_column_becomes_zero() -> None:
     x = torch.tensor([[1.0, 5.0], [3.0, 5.0]])
     assert Scaling.of(x).apply(torch.tensor([[3.0, 7.0]])).equal(torch.tensor([[1.0, 0.0]]))

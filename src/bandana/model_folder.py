@@ -54,10 +54,9 @@ def save(folder: Path, model: TrainedModel, card: str = "") -> None:
         UserError: The folder cannot be written to, or holds something else.
     """
     held = {path.name for path in folder.glob("[!.]*")}
-    if held - KNOWN_FILES or held == {CARD}:
-        raise UserError(
-            f"{folder / min(held - {DESCRIPTION, WEIGHTS})}: is no part of a model; choose an empty folder."
-        )
+    foreign = held if held == {CARD} else held - KNOWN_FILES
+    if foreign:
+        raise UserError(f"{folder / min(foreign)}: is no part of a model; choose an empty folder.")
     tensors = {f"method/{name}": _kept(tensor) for name, tensor in model.method.state_dict().items()}
     if model.scaling is not None:
         tensors |= {f"scaling/{name}": _kept(tensor) for name, tensor in model.scaling._asdict().items()}
