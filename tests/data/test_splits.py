@@ -21,6 +21,7 @@ from bandana.data.splits import (
     NodeSplit,
     Pairs,
     SplitConfig,
+    _share_of,
     certify,
     official_edge_split,
     sample_non_links,
@@ -473,8 +474,15 @@ def test_shares_are_rounded_as_on_paper():
 @pytest.mark.parametrize("share", [0.01, 0.05, 0.1, 0.15, 0.2, 0.3, 0.6, 0.8, 0.85, 0.89])
 def test_shares_of_recipes_have_always_been_right(share):
     """Figures of earlier versions have splits of the same sizes."""
-    totals = torch.arange(1, 3_000_000, dtype=torch.float64)
-    assert (share * totals + 1e-9).floor().equal((share * totals).trunc())
+    for total in (*range(1, 20_000), *range(20_000, 3_000_000, 997)):
+        assert _share_of(total, share) == int(share * total)
+
+
+@pytest.mark.parametrize("total", [100, 10**6, 10**8, 10**9])
+def test_shares_are_rounded_alike_whatever_the_size(total):
+    assert [_share_of(total, hundredths / 100) for hundredths in range(101)] == [
+        hundredths * total // 100 for hundredths in range(101)
+    ]
 
 
 @pytest.mark.parametrize("wrong", [{"valid_edges": math.nan}, {"test_edges": -0.1}, {"nodes": (0.1, math.nan, 0.8)}])

@@ -261,7 +261,7 @@ def verify(split: EdgeSplit, whole: Graph | None = None) -> None:
 
 def _share_of(total: int, share: float) -> int:
     """The share rounded down, as on paper: in floating point 0.29 of 100 falls just short of 29."""
-    return math.floor(share * total + 1e-9)
+    return math.floor(share * total * (1 + 1e-12))
 
 
 def _held_out_sizes(graph: Graph, valid: float, test: float) -> tuple[int, int]:
