@@ -4,6 +4,7 @@ Starting an interpreter takes longer than a small run, so most tests call the en
 """
 
 import csv
+import errno
 import json
 import os
 import shutil
@@ -18,6 +19,7 @@ import pytest
 import torch
 
 from bandana.__main__ import main
+from bandana.terminal import scale
 
 QUICK = (
     "--set",
@@ -176,6 +178,18 @@ def test_mistakes_end_in_one_sentence_and_code_2(bandana: Bandana, words: tuple[
     assert "Traceback" not in answer.stderr
 
 
+def test_a_place_that_may_not_be_seen_ends_in_one_sentence(bandana: Bandana, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even to ask whether something is there is refused in a folder of somebody else."""
+
+    def refuse(folder: Path) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(folder))
+
+    monkeypatch.setattr(scale, "verify_and_show", refuse)
+    answer = bandana("verify", "locked/store")
+    said = "Error: locked/store: permission is denied; choose another place, or change who may use it.\n"
+    assert (answer.returncode, answer.stderr) == (2, said)
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -242,6 +256,7 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path, bandana: Banda
 KILLED_AT_THE_THIRD_CHECKPOINT = """
 import os, signal
 from bandana.__main__ import main
+from bandana.terminal import scale
 from bandana.training import checkpoint
 
 save, saved = checkpoint.save, []

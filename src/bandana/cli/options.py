@@ -10,17 +10,22 @@ from typer.core import TyperGroup
 from bandana import __version__
 from bandana.errors import UserError
 
+_WHAT_TO_DO = {
+    errno.ENAMETOOLONG: "no file can have a name as long as this; shorten it",
+    errno.EACCES: "permission is denied; choose another place, or change who may use it",
+}
+
 
 class Verbs(TyperGroup):
-    """All verbs, with one answer to names that are too long for any file."""
+    """All verbs, with one answer to names that are too long for any file, and one to places that may not be seen."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
         except OSError as problem:
-            if problem.errno != errno.ENAMETOOLONG:
+            if problem.filename is None or problem.errno not in _WHAT_TO_DO:
                 raise
-            raise UserError(f"{problem.filename}: no file can have a name as long as this; shorten it.") from None
+            raise UserError(f"{problem.filename}: {_WHAT_TO_DO[problem.errno]}.") from None
 
 
 app = typer.Typer(
