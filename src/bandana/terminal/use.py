@@ -13,7 +13,16 @@ from rich.text import Text
 from bandana.errors import UserError
 from bandana.evaluation.wording import how_many
 from bandana.files import check_writable
-from bandana.own.outputs import LABELS, READ_AGAIN, Output, check_inputs_stay, open_output, open_vectors, write_csv
+from bandana.own.outputs import (
+    LABELS,
+    READ_AGAIN,
+    TABLES,
+    Output,
+    check_inputs_stay,
+    open_output,
+    open_vectors,
+    write_csv,
+)
 from bandana.terminal.screen import console, said, status
 from bandana.use.classify import classify
 from bandana.use.ids import row_of
@@ -78,7 +87,7 @@ def classify_and_show(folder: Path, labels: Path, out: Path | None) -> None:
         (node, given.names[number], f"{chance:.4f}")
         for node, number, chance in zip(ids, result.predicted.tolist(), best, strict=True)
     ]
-    write_csv(target, ("id", "label", "probability"), rows)
+    write_csv(target, TABLES[LABELS], rows)
     _say(f"Labels of all {len(rows)} nodes: {target}")
 
 
