@@ -96,7 +96,13 @@ def test_the_advice_fits_the_cause(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     with pytest.raises(UserError, match=r"cannot be written \(Is a directory\)\. Choose another place\.$"):
         write_text(tmp_path / "folder", "")
-    assert "Free space" in str(unwritable(tmp_path, OSError(errno.ENOSPC, "No space left on device")))
+    full, forbidden = (
+        OSError(errno.ENOSPC, "No space left on device"),
+        PermissionError(errno.EACCES, "Permission denied"),
+    )
+    assert str(unwritable(tmp_path, full)).endswith("Free space or choose another folder.")
+    assert str(unwritable(tmp_path, full, resumable=True)).endswith("Free space, and the same command goes on.")
+    assert str(unwritable(tmp_path, forbidden, resumable=True)).endswith("(Permission denied). Choose another place.")
 
 
 def test_the_folder_one_stands_in_cannot_be_exchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,10 +43,18 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
         raise unwritable(path, problem) from None
 
 
-def unwritable(path: Path, problem: OSError, then: str = "") -> UserError:
-    """What is said where something cannot be written: with the remedy for its cause, and what it leads to."""
-    remedy = "Choose another place" if problem.errno in _NOTHING_TO_FREE else "Free space or choose another folder"
-    return UserError(f"{path}: cannot be written ({problem.strerror or problem}). {remedy}{then}.")
+def unwritable(path: Path, problem: OSError, *, resumable: bool = False) -> UserError:
+    """What is said where something cannot be written: with the remedy for its cause.
+
+    Args:
+        path: What it is.
+        problem: Why it cannot.
+        resumable: Whether the work that was done for it is kept beside its place.
+    """
+    remedy = "Free space, and the same command goes on" if resumable else "Free space or choose another folder"
+    if problem.errno in _NOTHING_TO_FREE:
+        remedy = "Choose another place"
+    return UserError(f"{path}: cannot be written ({problem.strerror or problem}). {remedy}.")
 
 
 def write_text(path: Path, text: str) -> None:

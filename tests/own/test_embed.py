@@ -1,6 +1,7 @@
 """From an edge list to a folder of vectors, and what the folder can be used for."""
 
 import csv
+import errno
 import hashlib
 import json
 from collections.abc import Callable
@@ -144,6 +145,18 @@ def test_what_somebody_else_wrote_is_never_replaced(done: Embedded, tmp_path: Pa
     with pytest.raises(UserError, match="was not made by bandana embed"):
         write_embedded(tmp_path / "mine", done, title="no")
     assert (tmp_path / "mine" / "thesis.tex").read_text() == "years of work"
+
+
+@pytest.mark.parametrize(
+    ("number", "advice"), [(errno.ENOSPC, "Free space or"), (errno.EACCES, "Choose another place")]
+)
+def test_the_advice_fits_what_keeps_the_folder_from_being_written(tmp_path: Path, number: int, advice: str) -> None:
+    def fail(place: Path) -> None:
+        raise OSError(number, "so it is")
+
+    with pytest.raises(UserError, match=rf"out: cannot be written \(so it is\)\. {advice}"):
+        outputs.write_output(tmp_path / "out", fail)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("content", ['{"my": "own results"}', "precious", "[1]"])

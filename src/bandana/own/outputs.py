@@ -21,7 +21,7 @@ from torch import Tensor
 from bandana import model_folder
 from bandana.data.prepared import Prepared, flatten, restore
 from bandana.errors import UserError, did_you_mean
-from bandana.files import check_writable, json_text, real_place, refuse_fixed, write_atomically, write_text
+from bandana.files import check_writable, json_text, real_place, refuse_fixed, unwritable, write_atomically, write_text
 from bandana.graph import Graph
 from bandana.own import unfinished
 from bandana.own.trained import TrainedModel
@@ -77,7 +77,7 @@ def check_place(folder: Path) -> None:
     try:
         held = {path.name for path in folder.iterdir()} if folder.exists() else set()
     except OSError as problem:
-        raise UserError(f"{folder}: {_spoken(problem)}; choose a folder with -o.") from None
+        raise UserError(f"{folder}: {problem.strerror or problem}; choose a folder with -o.") from None
     if held and not _is_record(folder / RECORD):
         raise UserError(f"{folder}: exists and was not made by bandana embed. Choose another folder with -o.")
     foreign = {name for name, header in TABLES.items() if name in held and not _begins_with(folder / name, header)}
@@ -181,10 +181,10 @@ def write_output(folder: Path, fill: Callable[[Path], None]) -> None:
                     old.replace(goal)
                 raise
         unfinished.discard(folder)
-    except (OSError, SafetensorError) as problem:
-        raise UserError(
-            f"{folder}: cannot be written ({_spoken(problem)}). Free space or choose another folder."
-        ) from None
+    except SafetensorError as problem:
+        raise UserError(f"{folder}: cannot be written ({problem}). Free space or choose another folder.") from None
+    except OSError as problem:
+        raise unwritable(folder, problem) from None
     finally:
         unfinished.discard_if_empty(folder)
 
@@ -194,10 +194,6 @@ def _seal(fresh: Path) -> None:
     record = json.loads((fresh / RECORD).read_text(encoding="utf-8"))
     digest = model_folder.file_digest(fresh / GRAPH)
     write_text(fresh / RECORD, json_text({**record, GRAPH_DIGEST: digest}, indent=1))
-
-
-def _spoken(problem: OSError | SafetensorError) -> str:
-    return str(getattr(problem, "strerror", None) or problem)
 
 
 def write_csv(path: Path, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:

@@ -60,7 +60,7 @@ def build_store(
                 raise journal.given_up(problem) from None
             clean_up(work, folder)
     except OSError as problem:
-        raise unwritable(folder, problem, ", and the same command goes on") from None
+        raise unwritable(folder, problem, resumable=True) from None
     return Store.open(folder)
 
 

@@ -74,7 +74,7 @@ def infer(
                 move_into_place(finished, out, force, WRITTEN)
                 clean_up(work, out)
     except OSError as problem:
-        raise unwritable(out, problem, ", and the same command goes on") from None
+        raise unwritable(out, problem, resumable=True) from None
     share.barrier()
 
 
