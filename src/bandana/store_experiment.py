@@ -32,7 +32,7 @@ from bandana.scale.distributed import World, joined, leading, started_processes
 from bandana.scale.seal import DESCRIPTION
 from bandana.scale.store import Store
 from bandana.scale.training import Job, train_on_store
-from bandana.seeds import OnSeed
+from bandana.seeds import OnSeed, checked
 from bandana.store_judge import Judge, check_labels
 from bandana.training.early_stopping import Monitor
 from bandana.training.trainer import OnEpoch, TrainingConfig, TrainingState
@@ -150,7 +150,7 @@ def run_store(
     """
     store = Store.open(Path(experiment.dataset))
     check_contents(experiment, store, folder)
-    spec, where = spec_of(experiment, store), resolve_device(device)
+    seeds, spec, where = checked(seeds), spec_of(experiment, store), resolve_device(device)
     check_groups(experiment.shards, store, started_processes())
     for seed in seeds:
         check_labels(experiment, store, seed)

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from bandana.__main__ import main
+from bandana.cli import options
+from bandana.engine import streams
 from bandana.terminal import own, research, scale, tune
 
 VERBS = {
@@ -15,6 +17,10 @@ VERBS = {
     "partition": ("partition", "edges.csv", "store", "--seed"),
     "tune": ("tune", "bandana", "karate", "--sampler-seed"),
 }
+
+
+def test_the_command_line_and_the_library_have_one_bound() -> None:
+    assert options.LARGEST_SEED == streams.LARGEST_SEED
 
 
 @pytest.mark.parametrize("seed", [2**32, 99999999999999999999])

@@ -16,9 +16,10 @@ from processes import clustered_store
 
 from bandana import model_folder
 from bandana.__main__ import main
+from bandana.errors import UserError
 from bandana.experiment import embed
 from bandana.scale.store import Store, write_store
-from bandana.store_experiment import StoreExperiment
+from bandana.store_experiment import StoreExperiment, run_store
 
 QUICK = ("training.epochs=4", "training.evaluate_every=2", "model.encoder.width=8", "probe.repeats=1", "probe.epochs=5")
 SETTINGS = [word for text in (*QUICK, "shards.parts_per_group=1") for word in ("--set", text)]
@@ -143,6 +144,14 @@ def test_a_run_is_never_taken_for_one_on_another_graph_in_the_same_place(command
     assert (tmp_path / "out" / "record.json").read_bytes() == record
     assert not (tmp_path / "elsewhere").exists()
     assert command(*words, "--out", "fresh").code == 0
+
+
+@pytest.mark.parametrize(("seeds", "complaint"), [((0, 2**32), "whole numbers from 0 to 4294967295"), ((), "is none")])
+def test_seeds_that_would_repeat_others_are_refused(tmp_path: Path, seeds: tuple[int, ...], complaint: str) -> None:
+    experiment = StoreExperiment.of("gae", clustered_store(tmp_path / "store").folder, "link", {})
+    with pytest.raises(UserError, match=f"seeds: .*{complaint}"):
+        run_store(experiment, seeds=seeds, device="cpu", folder=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_store_of_few_parts_is_learned_from_without_being_asked(command: Command, tmp_path: Path) -> None:
