@@ -469,17 +469,18 @@ def test_the_list_names_every_artifact_in_full(tmp_path: Path, monkeypatch: pyte
 
 
 def test_the_list_says_what_an_artifact_is_and_where_the_paper_has_it(tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["reproduce", "--list", "--cache", str(tmp_path)])
-    said = " ".join(result.output.split())
+    said = " ".join(_listed(tmp_path, "tuned", "complexity").split())
     assert "tuned beyond the paper 0 of 78" in said
     assert "Beyond the paper: Bandana with tuned settings on seven data sets" in said
     assert "complexity Table 7 0 of 20" in said
-    known = {row["name"]: row["printed"] for row in json.loads(_listed(tmp_path))}
-    assert {name for name, place in known.items() if not place} == {"targets", "tuned", "depth-last-layer"}
+    (row,) = json.loads(_listed(tmp_path, "complexity", "--json"))
+    assert (row["name"], row["printed"]) == ("complexity", "Table 7")
+    unprinted = {name for name, artifact in artifacts().items() if not artifact.printed}
+    assert unprinted == {"targets", "tuned", "depth-last-layer"}
 
 
-def _listed(tmp_path: Path) -> str:
-    return CliRunner().invoke(app, ["reproduce", "--list", "--json", "--cache", str(tmp_path)]).output
+def _listed(tmp_path: Path, *words: str) -> str:
+    return CliRunner().invoke(app, ["reproduce", *words, "--list", "--cache", str(tmp_path)]).output
 
 
 def test_what_trains_is_expected_to_take_as_long_as_its_training_would(tmp_path: Path) -> None:
