@@ -258,6 +258,18 @@ def test_a_store_lost_between_the_two_moves_is_put_back(tmp_path: Path) -> None:
     assert Store.open(folder).num_parts == 2
 
 
+def test_a_store_that_was_put_back_is_not_built_for_in_vain(tmp_path: Path, worked: list[str]) -> None:
+    paths = tables(tmp_path, "numbers", "csv")
+    folder = build_store(BuildPlan(**paths, parts=2), tmp_path / "store").folder
+    (tmp_path / ".store.building").mkdir()
+    folder.rename(tmp_path / ".store.building" / "replaced")
+    worked.clear()
+    with pytest.raises(UserError, match="exists; choose another name, or overwrite it with --force"):
+        build_store(BuildPlan(**paths, parts=3), folder)
+    assert worked == []
+    assert Store.open(folder).num_parts == 2
+
+
 def test_a_link_stays_a_link_and_the_folder_it_points_to_is_exchanged(tmp_path: Path) -> None:
     plan = BuildPlan(**tables(tmp_path, "numbers", "csv"), parts=2)
     (tmp_path / "large").mkdir()

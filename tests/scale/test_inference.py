@@ -258,6 +258,17 @@ def test_a_store_that_is_replaced_meanwhile_never_lends_its_ids(tmp_path: Path) 
         _ = opened.node_ids
 
 
+def test_vectors_that_were_put_back_are_not_computed_for_in_vain(tmp_path: Path) -> None:
+    """As `kill -9` leaves them between the two moves of an exchange."""
+    store = store_of(tmp_path / "store", graph_of())
+    infer(model_of(store), store, tmp_path / "out")
+    (tmp_path / ".out.inferring").mkdir()
+    (tmp_path / "out").rename(tmp_path / ".out.inferring" / "replaced")
+    with pytest.raises(UserError, match="exists; choose another name, or overwrite it with --force"):
+        infer(model_of(store), store, tmp_path / "out", on_block=lambda done, total: pytest.fail("work was begun"))
+    assert (tmp_path / "out" / "embeddings.npy").exists()
+
+
 def test_two_inferences_into_one_folder_are_kept_apart(tmp_path: Path) -> None:
     store = store_of(tmp_path / "store", graph_of())
     model, other = model_of(store), model_of(store, encoder={"width": 8})

@@ -52,6 +52,7 @@ def build_store(
     try:
         with alone(folder):
             put_back(work, folder)
+            refuse_taken(folder, force, STORE_FILES)  # it may be there only now
             journal = Journal(work)
             try:
                 finished = _build(plan, edges, features, journal, on_progress)

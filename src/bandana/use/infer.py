@@ -63,6 +63,7 @@ def infer(
         with alone(out) if leads else nullcontext():
             if leads:
                 put_back(work, out)
+                refuse_taken(out, force, WRITTEN)  # it may be there only now
             vectors = embed_store(encoder, store, work, memory=memory, share=share, on_block=on_block)
             if leads:
                 finished = work / "finished"
