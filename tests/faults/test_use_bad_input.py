@@ -87,6 +87,10 @@ BAD = {
     "a folder that is no output": (("links", "no output"), "no output: holds no run.json"),
     "vectors without their graph": (("links", "bare"), "bare: holds vectors without their graph. Name a folder that"),
     "a file for a folder": (("similar", "edges.csv", "--id", "n1"), "edges.csv: holds no run.json"),
+    "a file for a folder to classify": (
+        ("classify", "edges.csv", "--labels", "few.csv"),
+        "edges.csv: holds no run.json",
+    ),
     "a damaged folder": (("similar", "damaged", "--id", "n1"), "damaged/embeddings.parquet"),
     "an unknown id": (("similar", "out", "--id", "n111"), "Did you mean 'n11'?"),
     "an unknown id in markup": (("similar", "out", "--id", "[/b]"), "no node with the id '[/b]'"),

@@ -48,8 +48,10 @@ def show_similar(folder: Path, node: str, count: int) -> None:
 def show_links(folder: Path, top: int, within: int | None, out: Path | None) -> None:
     """List the most likely missing links, or write them to a file."""
     if out is not None:
-        _check_file(out, _read_from(folder))
+        check_inputs_stay(out, _read_from(folder))
     output = open_output(folder)
+    if out is not None:
+        _check_file(out)
     found = missing_links(output.graph, output.embedding, top, within=within)
     rows = [
         (output.ids[a], output.ids[b], score)
@@ -68,8 +70,9 @@ def show_links(folder: Path, top: int, within: int | None, out: Path | None) -> 
 def classify_and_show(folder: Path, labels: Path, out: Path | None) -> None:
     """Predict the labels of all nodes from those of a few."""
     target = out or folder / LABELS
-    _check_file(target, [labels, *_read_from(folder)])
+    check_inputs_stay(target, [labels, *_read_from(folder)])
     ids, vectors = open_vectors(folder)
+    _check_file(target)
     given = read_labels(labels, ids)
     for note in given.notes:
         said(status, note, style="dim")
@@ -91,13 +94,12 @@ def classify_and_show(folder: Path, labels: Path, out: Path | None) -> None:
     _say(f"Labels of all {len(rows)} nodes: {target}")
 
 
-def _check_file(target: Path, inputs: Sequence[Path]) -> None:
-    """Make sure, before any work is done, that a file can be written and is not one that is read.
+def _check_file(target: Path) -> None:
+    """Make sure, before any work is done, that a file can be written.
 
     Raises:
-        UserError: It cannot, or is.
+        UserError: It cannot.
     """
-    check_inputs_stay(target, inputs)
     check_writable(target)
     if target.is_dir():
         raise UserError(f"{target}: is a folder, and a file is to be written; name one with -o.")
