@@ -102,6 +102,7 @@ def test_the_advice_fits_the_cause(tmp_path: Path) -> None:
     )
     assert str(unwritable(tmp_path, full)).endswith("Free space or choose another folder.")
     assert str(unwritable(tmp_path, full, resumable=True)).endswith("Free space, and the same command goes on.")
+    assert str(unwritable(tmp_path, OSError(errno.ENOENT, "as in /proc"))).endswith("Choose another place.")
     assert str(unwritable(tmp_path, forbidden, resumable=True)).endswith("(Permission denied). Choose another place.")
 
 

@@ -17,7 +17,16 @@ except ImportError:  # Windows, where two commands on one place are not kept apa
 
 from bandana.errors import UserError
 
-_NOTHING_TO_FREE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.EBUSY}
+_NOTHING_TO_FREE = {
+    errno.ENOENT,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.EEXIST,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.EBUSY,
+}
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
