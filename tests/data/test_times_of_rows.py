@@ -34,6 +34,14 @@ def test_the_cell_that_is_no_time_is_named(tmp_path: Path) -> None:
         graph_of(tmp_path, "2024-03-05", "", "2024-03-06", time="date")
 
 
+def test_numbers_among_dates_are_not_compared_with_them(tmp_path: Path) -> None:
+    """The year 2025 would be half an hour after midnight on the first of January 1970."""
+    message = r"line 3: ' ?2025' in column 'date' is a number where other rows have dates; write all times in one"
+    with pytest.raises(UserError, match=message):
+        graph_of(tmp_path, "2024-03-05", " 2025", "2024-03-06", time="date")
+    assert graph_of(tmp_path, "2024-03-05", "2025", "2024-03-06").times is None
+
+
 @pytest.mark.parametrize("wrong", ["5/10/2024", "2024/03/05", "", "unknown", "12:30"])
 def test_a_column_that_only_has_the_name_of_times_is_left_out_and_told(tmp_path: Path, wrong: str) -> None:
     own = graph_of(tmp_path, wrong, wrong, wrong)

@@ -87,6 +87,12 @@ def _read(source: Source, column: str) -> Numbers:
             where = f"{source.row(row)}: {text[:40]!r} in column {column!r}"
             raise UserError(f"{where} is no time, which is {RULE}; correct it or drop the row.")
         seen[text] = moment
+    numbers_too = next((text for text in seen if is_number(text)), None)
+    if numbers_too is not None and not all(is_number(text) or text in MISSING for text in seen):
+        raise UserError(
+            f"{source.row(texts.index(numbers_too))}: {numbers_too[:40]!r} in column {column!r} is a number where "
+            f"other rows have dates; write all times in one of these ways."
+        )
     return np.array([seen[text] for text in texts])
 
 
