@@ -202,7 +202,7 @@ def test_columns_of_a_table_are_matched_by_name() -> None:
 def test_features_of_an_array_are_taken_in_their_order() -> None:
     edges = torch.stack([torch.arange(30), (torch.arange(30) + 1) % 30])
     x = torch.randn(30, 3, generator=torch.Generator().manual_seed(0))
-    embedder = GraphEmbedder(**QUICK).fit(edges, features=x)
+    embedder = GraphEmbedder(**QUICK, directed=True).fit(edges, features=x)
     named = pa.table({"id": list(range(30)), **{f"column {place}": x[:, place].numpy() for place in range(3)}})
     table = pa.table({"source": edges[0].numpy(), "target": edges[1].numpy()})
     undirected = GraphEmbedder(**QUICK, directed=False).fit(edges, features=x)
