@@ -184,12 +184,12 @@ class GraphEmbedder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Raises:
             UserError: The graph cannot be read, or an option does not fit.
         """
-        from bandana.data.convert import TAKEN_AS_DIRECTED
+        from bandana.data.convert import DOUBTS
 
         seed, own = seed_of(self.random_state), self._as_graph(X, features)
         graph = own.graph
-        if TAKEN_AS_DIRECTED in own.notes:
-            warnings.warn(f"GraphEmbedder: {TAKEN_AS_DIRECTED}", stacklevel=2)
+        for doubt in filter(DOUBTS.__contains__, own.notes):
+            warnings.warn(f"GraphEmbedder: {doubt}", stacklevel=2)
         made = plan(
             graph,
             timed=own.timed,

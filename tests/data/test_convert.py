@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from scipy import sparse
 from torch_geometric.data import Data, HeteroData
 
-from bandana.data.convert import TAKEN_AS_DIRECTED, as_graph
+from bandana.data.convert import TAKEN_AS_DIRECTED, WITHOUT_WEIGHTS, as_graph
 from bandana.data.tables import OwnGraph
 from bandana.errors import UserError
+from bandana.estimator import GraphEmbedder
 from bandana.graph import Graph, SparseFeatures
 
 
@@ -341,3 +342,16 @@ def test_what_cannot_be_a_graph_ends_in_one_sentence(thing: Any, options: dict[s
     with pytest.raises(UserError, match=says) as caught:
         as_graph(thing, **options)
     assert len(str(caught.value).splitlines()) == 1
+
+
+def test_weights_on_some_edges_of_a_network_are_none_and_it_is_told() -> None:
+    network = nx.Graph([("a", "b", {"weight": 5.0}), ("b", "c")])
+    own = as_graph(network)
+    assert own.graph.weight is None
+    assert own.notes[-1] == WITHOUT_WEIGHTS
+    network["b"]["c"]["weight"] = 1.0
+    assert WITHOUT_WEIGHTS not in as_graph(network).notes
+    assert as_graph(network).graph.weight is not None
+    assert WITHOUT_WEIGHTS not in as_graph(nx.path_graph(3)).notes
+    with pytest.warns(UserWarning, match="GraphEmbedder: Taken without weights"):
+        GraphEmbedder(epochs=1, dimensions=4, device="cpu").fit(nx.Graph([(0, 1, {"weight": 2.0}), (1, 2), (2, 3)]))

@@ -31,6 +31,9 @@ OF_EDGES = (
 OF_NODES = "beside a table or a NetworkX graph, give a path or a table with an id column and a row per node"
 """What may be given instead of something that is not understood."""
 TAKEN_AS_DIRECTED = "Taken as directed, because not every edge has its reverse; if not so, say directed=False."
+WITHOUT_WEIGHTS = "Taken without weights, because not every edge has one; set them on all edges, or on none."
+DOUBTS = (TAKEN_AS_DIRECTED, WITHOUT_WEIGHTS)
+"""Remarks on what somebody may have meant otherwise."""
 EMPTY_SHARE = 100
 HARMLESS_NODES = 1_000_000
 """An edge_index may number up to `EMPTY_SHARE` times as many nodes as it has ends, and this many in any case."""
@@ -104,6 +107,8 @@ def as_graph(
             nodes=nodes,
             wanted=wanted,
         )
+    if nodes is not None and weight is None and _partly_weighted(anything):
+        own = replace(own, notes=(*own.notes, WITHOUT_WEIGHTS))
     if all(name is node for node, name in called.items()):
         return own
     node_of = {name: node for node, name in called.items()}
@@ -244,6 +249,11 @@ def _tables_of_networkx(network: Any, names: Mapping[Any, Any], weight: str | No
     place = "NetworkX graph"
     nodes = {"id": list(names.values())}
     return Source(place, tuple(columns), _table(columns, place)), Source(place, tuple(nodes), _table(nodes, place))
+
+
+def _partly_weighted(network: Any) -> bool:
+    weights = [weight for *_, weight in network.edges(data="weight")]
+    return 0 < weights.count(None) < len(weights)
 
 
 def _rows_of(features: Any) -> Features | None:
