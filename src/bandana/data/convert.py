@@ -83,9 +83,10 @@ def as_graph(
         return _complete(anything, directed)
     asked = {"source": source, "target": target, "weight": weight, "time": time}
     nodes, called = None, {}
+    remarks: tuple[str, ...] = ()
     if _made_by("networkx", anything):
         called = _names_in_networkx(anything)
-        edges, nodes = _tables_of_networkx(anything, called, weight)
+        edges, nodes, remarks = _tables_of_networkx(anything, called, weight)
         directed = anything.is_directed() if directed is None else directed
         asked = {"source": "source", "target": "target"}
     else:
@@ -107,8 +108,7 @@ def as_graph(
             nodes=nodes,
             wanted=wanted,
         )
-    if nodes is not None and weight is None and _partly_weighted(anything):
-        own = replace(own, notes=(*own.notes, WITHOUT_WEIGHTS))
+    own = replace(own, notes=(*own.notes, *remarks))
     if all(name is node for node, name in called.items()):
         return own
     node_of = {name: node for node, name in called.items()}
@@ -231,8 +231,10 @@ def _is_whole(node: Any) -> bool:
     return isinstance(node, Integral) and not isinstance(node, bool) and -(2**63) <= int(node) < 2**63
 
 
-def _tables_of_networkx(network: Any, names: Mapping[Any, Any], weight: str | None) -> tuple[Source, Source]:
-    """Edges and nodes of a NetworkX graph as tables."""
+def _tables_of_networkx(
+    network: Any, names: Mapping[Any, Any], weight: str | None
+) -> tuple[Source, Source, tuple[str, ...]]:
+    """Edges and nodes of a NetworkX graph as tables, and what is to be said of them."""
     attribute = weight or "weight"
     ends = list(network.edges(data=attribute))
     if not ends:
@@ -248,12 +250,9 @@ def _tables_of_networkx(network: Any, names: Mapping[Any, Any], weight: str | No
         columns["weight"] = given
     place = "NetworkX graph"
     nodes = {"id": list(names.values())}
-    return Source(place, tuple(columns), _table(columns, place)), Source(place, tuple(nodes), _table(nodes, place))
-
-
-def _partly_weighted(network: Any) -> bool:
-    weights = [weight for *_, weight in network.edges(data="weight")]
-    return 0 < weights.count(None) < len(weights)
+    remarks = (WITHOUT_WEIGHTS,) if 0 < given.count(None) < len(given) else ()
+    edges, about = (Source(place, tuple(table), _table(table, place)) for table in (columns, nodes))
+    return edges, about, remarks
 
 
 def _rows_of(features: Any) -> Features | None:
